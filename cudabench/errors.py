@@ -35,6 +35,10 @@ class UsageError(CudabenchError):
     exit_code = EXIT_USAGE
 
 
+class NoRoom(UsageError):
+    """No multiprocessor of the card or architecture holds one block of a launch."""
+
+
 class CompilerError(CudabenchError):
     """The compiler refused a source file; the message shows the user's file name and line."""
 

@@ -11,17 +11,16 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cudabench.errors import UsageError
+from cudabench.errors import NoRoom, UsageError
+from cudabench.launchable import MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
 
 WARP = 32
-_MAX_THREADS_PER_BLOCK = 1024
-_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.5
+_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.0
 _MAX_REGISTERS_PER_THREAD = 256  # as the calculator has it; the compiler stops at 255
 _REGISTER_UNIT = 256  # a warp's registers are handed out in multiples of this
 _PARTITIONS = 4  # a multiprocessor has four quarters, each with its own registers and schedulers
-_DEFAULT_SHARED_PER_BLOCK = 48 * 1024  # more has to be asked for by the host
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,17 @@ class Multiprocessor:
     shared_unit: int = 128
     shared_reserve: int = 1024
 
+    @property
+    def shared_of_block(self) -> int:
+        """The most shared memory that one block may have."""
+        return self.shared_bytes - self.shared_reserve
+
 
 # Threads, blocks and shared memory per multiprocessor: CUDA C++ Programming Guide, compute capabilities, table
 # "Technical specifications per compute capability"; the same numbers stand in CCCL's cuda/__device/arch_traits.h.
 # Barriers, units of allocation and the reserve: cuda_occupancy.h (CUDA 13.0).
 _MULTIPROCESSORS = {
+    (7, 0): Multiprocessor(2048, 32, 96 * 1024, shared_unit=256, shared_reserve=0),
     (7, 5): Multiprocessor(1024, 16, 64 * 1024, shared_unit=256, shared_reserve=0),
     (8, 0): Multiprocessor(2048, 32, 164 * 1024),
     (8, 6): Multiprocessor(1536, 16, 100 * 1024),
@@ -114,7 +119,7 @@ def occupancy(
         )
     warps = -(-threads_per_block // WARP)
     fits: dict[Limit, int] = {
-        "threads": sm.threads // WARP // warps if threads_per_block <= _MAX_THREADS_PER_BLOCK else 0,
+        "threads": sm.threads // WARP // warps if threads_per_block <= MAX_THREADS_PER_BLOCK else 0,
         "registers": _fit_by_registers(warps, registers),
         "shared memory": _fit_by_shared_memory(sm, shared_bytes),
         "blocks": sm.blocks,
@@ -123,6 +128,57 @@ def occupancy(
     limited_by = min(fits, key=lambda name: fits[name])  # the first of equals
     blocks = fits[limited_by]
     return Occupancy(blocks, blocks * warps, blocks * warps / (sm.threads // WARP), limited_by)
+
+
+def check_resident(
+    kernel: str,
+    compute_capability: str | tuple[int, int],
+    threads: int,
+    registers: int,
+    shared_bytes: int,
+    *,
+    bound: int | None,
+) -> None:
+    """Raise NoRoom for a launch that no multiprocessor holds one block of: by the kernel's launch bounds (`bound`
+    threads, None without), its registers or its shared memory.
+
+    The other arguments are those of `occupancy`.
+    """
+    if bound is not None and threads > bound:
+        raise NoRoom(over_bound(kernel, threads, bound))
+    fits = occupancy(compute_capability, threads, registers, shared_bytes)
+    if fits.blocks_per_sm:
+        return
+    if fits.limited_by == "registers":
+        each, room = _round_up(registers, _REGISTER_UNIT // WARP), _round_up(threads, _PARTITIONS * WARP)
+        product = f"{registers} registers x {threads} threads"
+        if (each, room) != (registers, threads):
+            product += f" (allocated as {each} x {room})"
+        raise NoRoom(
+            f"{kernel} cannot run in blocks of {threads} threads: {product} = {each * room} are over the "
+            f"{_REGISTERS_PER_SM} of an SM; add __launch_bounds__({threads}) or use a block of at most "
+            f"{most_threads(registers)} threads."
+        )
+    if fits.limited_by == "shared memory":
+        name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
+        raise NoRoom(
+            f"{kernel} cannot run with {shared_bytes} bytes of shared memory a block: {name} allows "
+            f"{multiprocessor(compute_capability).shared_of_block}; use less."
+        )
+
+
+def over_bound(kernel: str, threads: int, bound: int) -> str:
+    """Return the sentence for a block that is larger than a kernel's launch bounds allow."""
+    return (
+        f"a block of {threads} threads is over the __launch_bounds__ of kernel {kernel}, which allow {bound}: use a "
+        "smaller block."
+    )
+
+
+def most_threads(registers: int) -> int:
+    """Return the largest block, in threads, that a multiprocessor has registers for, so many a thread."""
+    each = _round_up(max(registers, 1), _REGISTER_UNIT // WARP)
+    return min(_REGISTERS_PER_SM // (each * _PARTITIONS * WARP) * _PARTITIONS * WARP, MAX_THREADS_PER_BLOCK)
 
 
 def _fit_by_registers(warps: int, registers: int) -> int:
@@ -140,9 +196,7 @@ def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
     if allocated == 0:
         return sm.shared_bytes
     # Up to the default every kernel may have; beyond it, what the host asks for, up to all but the reserve.
-    limit = (
-        _DEFAULT_SHARED_PER_BLOCK + sm.shared_reserve if shared_bytes <= _DEFAULT_SHARED_PER_BLOCK else sm.shared_bytes
-    )
+    limit = MAX_STATIC_SHARED + sm.shared_reserve if shared_bytes <= MAX_STATIC_SHARED else sm.shared_bytes
     return sm.shared_bytes // allocated if allocated <= limit else 0
 
 

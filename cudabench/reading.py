@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import IO, Any
@@ -23,16 +24,29 @@ KINDS = {
 }
 
 
+_HALVES = re.compile("[\ud800-\udfff]")
 MOST_DIGITS = 300  # of a whole number: with more it may be no float any longer
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a document of JSON that others wrote.
+    """Return a document of JSON that others wrote; half a pair of surrogates, which is no character, becomes U+FFFD.
 
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
     whole number that no figure is.
     """
-    return json.loads(text, parse_int=_whole)
+    found = json.loads(text, parse_int=_whole)
+    spelled = re.search(rb"\\u[dD]", text) if isinstance(text, bytes) else re.search(r"\\u[dD]", text)
+    return _as_characters(found) if spelled else found
+
+
+def _as_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALVES.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_as_characters(item) for item in value]
+    if isinstance(value, dict):
+        return {_as_characters(key): _as_characters(item) for key, item in value.items()}
+    return value
 
 
 def _whole(digits: str) -> int:

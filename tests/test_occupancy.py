@@ -58,7 +58,7 @@ def test_barriers() -> None:
 
 def test_errors() -> None:
     """A capability without a row and a block without threads are refused."""
-    with pytest.raises(UsageError, match=r"'6.1': choose one of 7.5, 8.0"):
+    with pytest.raises(UsageError, match=r"'6.1': choose one of 7.0, 7.5, 8.0"):
         occupancy("6.1", 32, 16)
     with pytest.raises(UsageError, match="'hopper'"):
         multiprocessor("hopper")

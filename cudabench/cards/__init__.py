@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Ceiling:
     theoretical: Annotated[float | None, "What clocks and units of the card allow, where that can be derived."] = None
     fraction: Annotated[float | None, "value / theoretical."] = None
     source: Annotated[str, '"measured", or "datasheet" where no card was there.'] = "measured"
-    status: Annotated[str, '"ok", "wrong", "failed" or "skipped".'] = "ok"
+    status: Annotated[Literal["ok", "wrong", "failed", "skipped"], '"ok", "wrong", "failed" or "skipped".'] = "ok"
     reason: Annotated[str, "Why there is no value; or what the theoretical one is made of."] = ""
     low: Annotated[float | None, "Lower quartile of the samples, in the unit; null where there are none."] = None
     high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None

@@ -51,7 +51,7 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     type=Percentage(),
     metavar="PERCENT",
     help="Exit 4 where a kernel is slower by more than PERCENT, as in 5%, and its interval says slower; "
-    "in the simulator, where any count grew.",
+    "in the simulator, where a count grew by more than PERCENT.",
 )
 @click.option("--strict", is_flag=True, help="Exit 4 also where a verdict is unclear or a kernel is missing.")
 @click.option(

@@ -298,7 +298,7 @@ def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded:
 
     from cudabench.cli.output import Screen
     from cudabench.devices import Choice
-    from cudabench.errors import UnsupportedFeature
+    from cudabench.errors import NoRoom, UnsupportedFeature
     from cudabench.measure.context import describe
     from cudabench.measure.run import Run
     from cudabench.model import Settings
@@ -309,7 +309,7 @@ def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded:
     )
     try:
         launch.collect()
-    except UnsupportedFeature as error:
+    except (UnsupportedFeature, NoRoom) as error:  # others of the architectures may have it
         if demanded:
             raise
         return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))

@@ -15,6 +15,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
+from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.model import (
     LARGE,
     POISON,
@@ -30,7 +31,7 @@ from cudabench.model import (
     Texture,
     Watch,
 )
-from cudabench.occupancy import Occupancy, capability, occupancy
+from cudabench.occupancy import Occupancy, capability, check_resident, occupancy
 from cudabench.simulator.errors import remedy
 from cudabench.toolchain import compiler, cubin, diagnostics
 from cudabench.toolchain.limits import CompilerStopped
@@ -130,6 +131,20 @@ class SimDevice:
         fits = occupancy(self.architecture, case.threads, of.registers, resources.shared_bytes, barriers=of.barriers)
         return resources, fits
 
+    def check_resident(self, case: Case) -> None:
+        """Raise NoRoom for a launch of which no multiprocessor of this architecture holds one block.
+
+        Code without optimisation, of which ptxas says nothing, is none that a GPU would be asked to run.
+        """
+        for part in case.parts:
+            compiled = self.load(part).compiled
+            kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in part.launches}
+            for function, threads, dynamic in sorted(kinds):
+                needs = compiled.resources.get(compiled.entry(function))
+                if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # more is refused by the simulator itself
+                    shared, bound = needs.shared_bytes + dynamic, needs.max_threads
+                    check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
+
     def reset(self, case: Case) -> None:
         """Give the module variables of a case's sources their first values; else launches keep them, as on a GPU."""
         for part in case.parts:
@@ -184,9 +199,11 @@ class SimDevice:
         blocks at least, where it has more; what they leave in the arrays is then no result. declared, schedule: as in
         `simulator.run`.
 
-        Raises BudgetExceeded where they take longer than `seconds` together.
+        Raises BudgetExceeded where they take longer than `seconds` together, UsageError for a launch that no GPU of the
+        architecture would take.
         """
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
+        self.check_resident(case)
         resources, fits = self.spent(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():

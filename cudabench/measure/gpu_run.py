@@ -13,6 +13,7 @@ of `enough`.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -24,7 +25,6 @@ import numpy as np
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import (
     CudabenchError,
-    DeviceError,
     DeviceUnusable,
     OutOfMemory,
     UnsupportedFeature,
@@ -65,12 +65,13 @@ from cudabench.measure.state import KernelState
 from cudabench.model import (
     Case,
     Hazard,
+    Launch,
     Result,
     Timing,
     Verification,
     Warning,
 )
-from cudabench.occupancy import occupancy
+from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.results import stats
 from cudabench.results.warnings import warning
 
@@ -197,7 +198,7 @@ class GpuRun(RunContext):
         return loaded.state.missed
 
     def _loaded(self, case: Case, result: Result) -> Loaded:
-        """Return the case compiled, with what its code needs in its result. Raises DeviceError for a block that does
+        """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
         not fit, and the errors of the compiler."""
         self.progress("compiling", 0)
         if case.peer:
@@ -215,12 +216,7 @@ class GpuRun(RunContext):
             occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
             inputs="fixed" if self.fixed else "fresh",
         )
-        most = module.max_threads(case.function)
-        if threads > most:
-            raise DeviceError(
-                f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
-                f"thread {case.function} takes at most {most}; use a smaller --block."
-            )
+        self._check_resident(module, case.launches)
         images = [
             machine_code.Image(cubin, [machine_code.Kernel(entry) for entry in entries])
             for cubin, entries in module.images([launch.function for launch in case.launches])
@@ -230,6 +226,19 @@ class GpuRun(RunContext):
         fixed = self.operation.constant_memory  # which is filled anew for each set of inputs
         variables = [variable for variable in module.variables if variable.name not in fixed]
         return Loaded(case, result, module, KernelState(self.device, variables), images)
+
+    def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
+        """Raise NoRoom for a launch of which the GPU holds no block, by what the driver says of the function.
+        UnsupportedFeature for clusters of blocks on one that has none."""
+        has = self.device.info.compute_capability
+        if any(launch.cluster for launch in launches) and capability(has) < (9, 0):
+            raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
+        kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in launches}
+        for function, threads, dynamic in sorted(kinds):
+            needs, most = module.resources(function), module.max_threads(function)
+            bound = most if most < most_threads(needs.registers) else None  # the driver's counts registers too
+            shared = needs.shared_bytes + dynamic
+            check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
     def _loaded_peer(self, case: Case, result: Result) -> Loaded:
         """Return a library's call, ready; DeviceUnusable where the library is not there."""
@@ -265,7 +274,7 @@ class GpuRun(RunContext):
         notes = [
             *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
             *tolerance_warnings(self.expected(case.expects), self.operation.tolerated(case.expects, self.problem)),
-            *code_warnings([loaded.module.ptx]),
+            *code_warnings([loaded.module.ptx], {one.entry for image in loaded.images for one in image.kernels}),
             *state_warnings(state.kept),
             *notes,
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,19 @@ def load(device: Device, case: Case) -> Module:
 _OPCODE = re.compile(
     r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M
 )  # of an instruction, no file name or comment
+_FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry\s+([\w$]+)|func\b)", re.M)
 _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
+
+
+def _launched(ptx: str, entries: Collection[str]) -> str:
+    """Return PTX without the kernels that are none of these entries."""
+    heads = list(_FUNCTION.finditer(ptx)) if entries else []
+    end = len(ptx)
+    for head in reversed(heads):
+        if head[1] is not None and head[1] not in entries:
+            ptx = ptx[: head.start()] + ptx[end:]
+        end = head.start()
+    return ptx
 
 
 def opcodes(ptx: str) -> set[str]:
@@ -97,10 +109,10 @@ def kept_in_cache(ptx: str) -> bool:
     return any("evict_last" in opcode for opcode in opcodes(ptx))
 
 
-def code_warnings(texts: Iterable[str]) -> list[Warning]:
+def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
     """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
-    PTX."""
-    ptx = "\n".join(texts)
+    PTX; of the kernels in it only of those that are launched, where they are known."""
+    ptx = "\n".join(_launched(text, entries) for text in texts)
     notes = []
     used = opcodes(ptx)
     hints = [word for word in EVICTION if any(word in opcode for opcode in used)]

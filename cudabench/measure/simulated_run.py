@@ -197,7 +197,12 @@ class SimulatedRun(RunContext):
         stored = [buffer.dtype for buffer in buffers]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
         notes += tolerance_warnings(expected, tolerance)
-        notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        entries = {one.entry(launch.function) for part, one in compiled for launch in part.launches}
+        notes += [
+            *launch_warnings(case),
+            *state_warnings(state),
+            *code_warnings((one.ptx for _, one in compiled), entries),
+        ]
         if leaks is not None:  # what is freed is no matter
             notes = [note for note in notes if note.code != "malloc"]
             notes += [

@@ -77,7 +77,7 @@ def plan(
             except UsageError as error:
                 refused.append(Refusal(block, str(error), values))
             else:
-                made.append(Point(values, series, replace(case, parameters=values)))
+                made.append(Point(values, series, replace(case, named=False, parameters=values)))
     if not made:
         detail = f" {refused[0].reason}" if refused else f" They have over {MAX_THREADS_PER_BLOCK} threads."
         raise UsageError(f"None of the blocks can be swept.{detail}")

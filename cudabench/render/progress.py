@@ -58,7 +58,11 @@ class Progress:
             self._log.now = done, kernel, phase, fraction
 
     def print(self, printed: str) -> None:
-        """Print what a kernel printed, on standard error, undisturbed by the line."""
+        """Print what a kernel printed, on standard error, undisturbed by the line.
+
+        Its last line ends, too: what is printed next must not make a command of both to a CI runner.
+        """
+        printed += "" if printed.endswith("\n") else "\n"
         if self._shown:
             self._console.print(printed, end="")
         else:

@@ -14,7 +14,7 @@ from cudabench.explain.accesses import cost
 from cudabench.results.compare import Comparison, Failure, Row, name_of
 from cudabench.results.export.run import Run
 from cudabench.results.export.sarif import Finding, findings, grown, worse
-from cudabench.text import visible
+from cudabench.text import no_commands, visible
 
 KINDS: dict[str, Literal["error", "warning", "notice"]] = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -66,7 +66,7 @@ def line(kind: Literal["error", "warning", "notice"], message: str, file: str, a
 
 
 def _data(text: str) -> str:
-    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return no_commands(visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

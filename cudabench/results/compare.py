@@ -5,7 +5,7 @@ Times. The ratio is new over base, of the medians, with the interval that `ratio
 Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
 than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
 
-Counts of the simulator are exact: any difference is one.
+Counts of the simulator are exact: any difference is one, and one that grew by more than is allowed fails.
 """
 
 from __future__ import annotations
@@ -102,6 +102,11 @@ class Row:
     def grown(self) -> tuple[Count, ...]:
         """The counts that are larger than they were."""
         return tuple(count for count in self.counts if count.new > count.base)
+
+    def grown_over(self, threshold: float) -> tuple[Count, ...]:
+        """Return the counts that grew by more than a fraction of what they were: from zero any growth is."""
+        margin = threshold * (1 + 1e-9)  # 29% of 100 are 28.999999999999996
+        return tuple(count for count in self.grown if count.new - count.base > margin * count.base)
 
 
 @dataclass(frozen=True)
@@ -428,7 +433,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     """Return why a comparison fails.
 
     Always: a kernel that is wrong and was not (3), one that failed and did not (1). With a threshold: one that is
-    slower by more and whose interval says that it is slower (4); in the simulator, any count that grew (4). With
+    slower by more and whose interval says that it is slower (4); in the simulator, a count that grew by more (4). With
     `strict`: what is unclear or missing (4).
     """
     found = []
@@ -443,9 +448,10 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             found.append(
                 Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}", row)
             )
-        elif threshold is not None and row.grown and row.verdict != "unclear":
-            grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in row.grown)
-            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}", row))
+        elif threshold is not None and row.verdict != "unclear" and (over := row.grown_over(threshold)):
+            grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in over)
+            option = f"over --fail-on-regression {threshold * 100:.4g}%"
+            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}, {option}", row))
         elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:
             by = f"{row.ratio.change:.1%} slower ({row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%})"
             found.append(

@@ -69,4 +69,4 @@ def written(found: Any) -> str:
     """Return a value as a script reads it: numbers in full, text on one line."""
     if isinstance(found, bool):
         return str(found).lower()
-    return repr(found) if isinstance(found, (int, float)) else text.line(str(found))
+    return repr(found) if isinstance(found, (int, float)) else text.no_commands(text.line(str(found)))

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import over_bound
+from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.places import Declared
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
@@ -72,10 +74,7 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
     """Raise LaunchError for a block that the kernel's own launch bounds exclude."""
     threads = block[0] * block[1] * block[2]
     if function.most_threads is not None and threads > function.most_threads:
-        raise LaunchError(
-            f"a block of {threads} threads is over the __launch_bounds__ of kernel {name}, which allow "
-            f"{function.most_threads}: use a smaller block."
-        )
+        raise LaunchError(over_bound(name, threads, function.most_threads))
     if function.needs_block is not None and block != function.needs_block:
         x, y, z = function.needs_block
         raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")
@@ -264,6 +263,11 @@ def run(
     except BudgetExceeded as stopped:
         stopped.hazards = machine.hazards.records()
         raise
+    aliased = same_memory(code, code.static_shared)
+    if aliased:
+        place = next((one.location for one in code.accesses if one.space == "shared"), None)
+        if place is not None:
+            machine.hazards.same_memory(place, machine.chunk, aliased)
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed

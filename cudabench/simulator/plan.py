@@ -57,7 +57,7 @@ class Plan:
         self._between: dict[int, frozenset[int]] = {}
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
-        self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
+        self.shared_size = padded if code.dynamic or dynamic_shared else static
         self.chunks = self._chunks(traced, sample)
         self.schedule = schedule
         if schedule is not None:

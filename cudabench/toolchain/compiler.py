@@ -200,7 +200,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
             compiled = _in_some_language(compilers, shorter, ends)
             return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
         except _AllRefused as refused:  # the whole file's errors count, but for those that it has as well
-            if refused.refusal.hopeless or _is_both(refused.refusal, job, shorter):
+            if refused.refusal.hopeless or _is_both(refused.refusal, job, shorter) or _is_own(refused.refusal, job):
                 last = refused
             by_assembler = refused.by_assembler
         except UsageError:
@@ -324,6 +324,8 @@ class _Texts:
                     return compiled
                 raise Refused(f"ptxas fatal   : Unresolved extern function '{called[0]}'")
             except Refused as refused:
+                if job.machine_code and diagnostics.assembler_lines(refused.log):
+                    refused.places = functools.partial(_places, compiler, job, attempt, standard=standard)
                 self._refused[key] = refused
         raise self._refused[key]
 
@@ -377,6 +379,12 @@ def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
     return bool(refused.emptied and found) and same and not refused.by_assembler
 
 
+def _is_own(refused: Refused, job: Job) -> bool:
+    """Whether ptxas refuses a kernel that is asked for: for its shared memory, or what stands in a line of its PTX."""
+    over = {names.plain(diagnostics.readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
+    return diagnostics.assembler_lines(refused.log) or bool(over & set(map(names.plain, job.names)))
+
+
 def _with(compiler: Compiler, job: Job, ends: float, hopeless_without: Collection[str] = ()) -> Compiled:
     """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
@@ -425,7 +433,11 @@ def _with_less_and_less(
             called = left_out.undefined(refused.log, "", attempt.left_out)
             texts.by_assembler = texts.by_assembler or (by_assembler and called is None)
             last = Refused(
-                refused.log, attempt.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
+                refused.log,
+                attempt.emptied,
+                misses_standard=misses_standard,
+                by_assembler=texts.by_assembler,
+                places=refused.places,
             )
         else:
             replaced = texts.replaced(attempt)
@@ -472,7 +484,11 @@ def _with_less_and_less(
         before, after = (set(diagnostics.faults(one.log)) for one in (first_of_device, last))
         if not after <= before:  # what was left out is missed: its own errors are the cause
             raise Refused(
-                first_of_device.log, last.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
+                first_of_device.log,
+                last.emptied,
+                misses_standard=misses_standard,
+                by_assembler=texts.by_assembler,
+                places=first_of_device.places,
             )
     raise last
 
@@ -499,13 +515,13 @@ def _is_hopeless(compiler: Compiler, attempt: _Attempt, refused: Refused, texts:
     return False
 
 
-def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
-    """Return where in the source the lines of the PTX are that ptxas refuses; empty where it refuses none."""
-    if not job.machine_code or not diagnostics.assembler_lines(log):
-        return {}
+def _places(compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Mapping[int, tuple[str, int]]:
+    """Return where in the source the lines of the PTX are that ptxas got of an attempt; empty where nobody knows."""
+    job = replace(job, machine_code=False)
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
     try:
-        ptx = _compile(replace(job, machine_code=False), tried).ptx
-    except CudabenchError:
+        ptx = compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard).ptx
+    except (CudabenchError, Refused):
         return {}
     return diagnostics.source_lines(ptx, job.filename)
 
@@ -621,7 +637,11 @@ def _calls_undefined(attempt: _Attempt, refused: Refused) -> bool:
 def _alone(attempt: _Attempt, texts: _Texts) -> _Attempt | None:
     """The next attempt, without the kernels that nobody asked for: ptxas refuses all for what one of them has."""
     source = without_other_kernels(attempt.source, texts.macros, texts.kept)
-    return None if source == attempt.source else replace(attempt, source=source)
+    own = {**texts.included.own, **attempt.headers}
+    headers = {name: without_other_kernels(text, texts.macros, texts.kept) for name, text in own.items()}
+    if source == attempt.source and headers == own:
+        return None
+    return replace(attempt, source=source, headers=attempt.headers if headers == own else headers)
 
 
 def _unchosen(log: str, job: Job) -> list[str]:
@@ -651,7 +671,7 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler took, with what mends it."""
     if error := architecture.missing(refused.log, job):
         raise error
-    message = diagnostics.errors(refused.log, job.filename, _places(refused.log, job, tried))
+    message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
     remedies = []
     if refused.emptied:

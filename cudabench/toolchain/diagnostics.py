@@ -12,11 +12,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudabench.launchable import MAX_STATIC_SHARED
+
 HEAD = re.compile(
-    r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>(?:catastrophic )?error|warning|remark|note)(?: #[\w-]+)?: "
+    r"^(?P<file>.+?)\((?P<line>\d+)\): (?:(?P<error>(?:catastrophic )?[Ee]rror)|warning|remark|note)(?: #[\w-]+)?: "
 )
-# What a kernel can declare on every architecture; more has to be dynamic.
-_STATIC_SHARED_LIMIT = 49152
+_TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data \(0x([\da-f]+) bytes")
 _MISSING = re.compile(
     r'(?:could not|cannot) open source file "([^"]+)"'  # NVRTC and nvcc's front end
     r"|fatal error: ([\w./+-]+): No such file"  # gcc
@@ -96,7 +97,7 @@ def faults(log: str) -> list[Fault]:
     lines = [*log.splitlines(), "", ""]
     for at, line in enumerate(lines):
         head = HEAD.match(line)
-        if head is not None and "error" in head["kind"]:
+        if head is not None and head["error"]:
             caret = re.fullmatch(r"  ( *)\^", lines[at + 2])
             column = None if caret is None else len(caret[1])
             found.append(Fault(head["file"], int(head["line"]), line[head.end() :], lines[at + 1][2:], column))
@@ -147,7 +148,18 @@ def assembler_lines(log: str) -> bool:
 
 def speaks_of_assembler(log: str) -> bool:
     """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
-    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
+    said = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
+    return said or assembler_lines(log) or bool(over_shared(log))
+
+
+def over_shared(log: str) -> list[tuple[str, int]]:
+    """Return the entries that ptxas reports more static shared memory of than a block may have, and how many bytes."""
+    found = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
+    for report in log.split("Compiling entry function ")[1:]:
+        match = re.match(r"'(\w+)'(?:.|\n)*?(\d+)(?:\+\d+)? bytes smem", report)
+        if match and int(match[2]) > MAX_STATIC_SHARED:
+            found[match[1]] = int(match[2])
+    return list(found.items())
 
 
 def speaks_of_device_runtime(log: str) -> bool:
@@ -187,17 +199,20 @@ def _demangled(symbol: str) -> str:
     return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
 
 
-def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None) -> str:
+def errors(
+    log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, asked: Collection[str] = ()
+) -> str:
     """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret.
 
-    `lines` has the places of a PTX that ptxas refuses, as `source_lines` gives them.
+    `lines` has the places of a PTX that ptxas refuses, as `source_lines` gives them. `asked` are the plain names of the
+    kernels that were asked for: where one of them has too much shared memory, that others have too much is left out.
     """
     kept: list[str] = []
     keep = False
     for line in log.splitlines():
         head = HEAD.match(line)
         if head is not None:
-            keep = "error" in head["kind"] and not head["file"].startswith(_NAMES)
+            keep = head["error"] is not None and not head["file"].startswith(_NAMES)
             if keep:
                 place = f"{users_path(head['file'], filename)}:{head['line']}"
                 kept.append(f"{place}: error: {line[head.end() :]}")
@@ -208,6 +223,8 @@ def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None 
             at = f"{known[0]}:{known[1]}" if known else f"{filename}: line {assembler['line']} of its PTX"
             kept.append(f"{at}: error: {assembler['what']}")
             keep = False
+        elif _TOO_MUCH_SHARED.search(line):
+            keep = False
         elif re.match(r"(nvrtc|nvcc fatal|ptxas (error|fatal))\s*:", line):
             if not (kept and "Ptx assembly aborted" in line):
                 kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
@@ -217,17 +234,18 @@ def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None 
             keep = True
         elif keep and line.strip():
             kept.append(line)
-    if not kept:
-        for match in re.finditer(r"entry function '(\w+)'(?:.|\n)*?(\d+) bytes smem", log):
-            if int(match[2]) > _STATIC_SHARED_LIMIT:
-                kept.append(
-                    f"{filename}: {match[1]} has {match[2]} bytes of static shared memory, a block may have "
-                    f"{_STATIC_SHARED_LIMIT}: take less, or dynamic shared memory."
-                )
+    over = over_shared(log)
+    of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in asked]
+    kept += [
+        f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: take "
+        "less, or dynamic shared memory."
+        for entry, nbytes in of_asked or over
+    ]
     return (
         re.sub(r"__attribute__\(\((global|device|shared|host)\)\)", r"__\1__", readable("\n".join(kept)))
-        or log.strip()
-        or f"{filename}: the compiler failed and said nothing."
+        or re.sub(r"(?m)^ptxas (info|\s+\.).*\n?", "", log).strip()
+        or f"{filename}: the compiler failed and said nothing, as it does where __constant__ variables have over 65536 "
+        "bytes together."
     )
 
 

@@ -23,6 +23,7 @@ DEVICE_WORDS = frozenset(
     ["__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr", "consteval"]
 )
 _OF_THIS_FILE = frozenset(["static", "inline", "__inline__", "__inline", "__forceinline__"])
+_INSTANTIATION = re.compile(r"template\b(?!\s*<)")
 _ANNOTATED = re.compile(r"\]((?:\s*\b__(?:device|host)__\b)+)")
 Macros = Mapping[str, frozenset[str]]
 
@@ -97,9 +98,11 @@ def without_lambdas_annotations(source: str) -> str:
 
 
 def without_other_kernels(source: str, macros: Macros, kept: Collection[str]) -> str:
-    """Blank out the kernels that are called as none of `kept`."""
+    """Blank out the kernels that are called as none of `kept`, and all explicit instantiations: a template's instance
+    that is asked for is made for its name."""
     kernels = (one for one in declarations(source, macros) if one.function and "__global__" in one.head)
-    return blanked(source, [(one.start, one.end) for one in kernels if not one.head & set(kept)])
+    other = [one for one in kernels if not one.head & set(kept) or _INSTANTIATION.match(source, one.start)]
+    return blanked(source, [(one.start, one.end) for one in other])
 
 
 def _hosts(source: str, macros: Macros | None) -> list[Declaration]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
@@ -145,7 +145,8 @@ class Refused(Exception):
 
     `emptied` are headers that were nowhere and taken as empty; `misses_standard` says that the standard library's
     names were missed, `by_assembler` that an attempt got as far as ptxas, which refused it, `hopeless` that a kernel
-    itself needs what those headers declare.
+    itself needs what those headers declare. `places` gives the source's file and line by the line of the PTX that ptxas
+    refused.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Refused(Exception):
         misses_standard: bool = False,
         by_assembler: bool = False,
         hopeless: bool = False,
+        places: Callable[[], Mapping[int, tuple[str, int]]] = dict,
     ) -> None:
         super().__init__(log)
         self.log = log
@@ -163,6 +165,7 @@ class Refused(Exception):
         self.misses_standard = misses_standard
         self.by_assembler = by_assembler
         self.hopeless = hopeless
+        self.places = places
 
 
 class Compiler(Protocol):

@@ -81,10 +81,9 @@ def _when(comparison: Comparison) -> str:
 
 
 def _line(row: Row) -> str:
+    """Return a kernel, its verdict and what there is of times, ratio, counts that changed, and a reason."""
     times = [units.seconds(side.time.median_s) for side in (row.base, row.new) if side and side.time]
-    ratio = f", ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
-    counts = "".join(f", {c.name} {c.base} -> {c.new}" for c in row.counts if c.new != c.base)
-    because = f", {row.reason}" if row.reason else ""
-    return f"{compare.name_of(row.key)}: {row.verdict}, {' -> '.join(times)}{ratio}{counts}{because}".replace(
-        ": , ", ": "
-    )
+    ratio = f"ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
+    counts = [f"{count.name} {count.base} -> {count.new}" for count in row.counts if count.new != count.base]
+    said = [row.verdict, " -> ".join(times), ratio, *counts, row.reason]
+    return f"{compare.name_of(row.key)}: {', '.join(filter(None, said))}"

@@ -82,8 +82,14 @@ RULES = {
             "Let the loop change what its condition depends on.",
         ),
         Rule(
+            "invalid-mask",
+            "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not come.",
+            "error",
+            "Let the mask name just the lanes that come: take it from __ballot_sync() before the branch.",
+        ),
+        Rule(
             "misaligned",
-            "An address is no multiple of the size of the access.",
+            "An address is not a multiple of the size of the access.",
             "error",
             "Access vectors at multiples of their size only.",
         ),

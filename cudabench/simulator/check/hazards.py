@@ -80,6 +80,9 @@ class Hazards:
             spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
             side = _side(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {spot}, {side} the block's {high} bytes of shared memory"
+            if where + size > high and self.code.dynamic and not machine.dynamic_shared:
+                array = readable(self.code.dynamic[0])
+                text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
             # An array's own bounds; beyond them another one may lie.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
@@ -329,6 +332,11 @@ class Hazards:
             f"thread {thread} of block {block} takes a value from lane {source} of its warp, which does not execute "
             "the shuffle or is not in the mask: the value is undefined.",
         )  # fmt: skip
+
+    def same_memory(self, location: Location, chunk: Chunk, text: str) -> None:
+        """Note that a kernel has several arrays of dynamic shared memory, which are one."""
+        first = chunk.block_index(0), chunk.thread_index(0)
+        _add(self.suspected, "same-memory", location, 1, *first, text)
 
     def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
         """Note those of the active lanes that use a register which nothing has written on their way."""

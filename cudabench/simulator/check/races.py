@@ -214,8 +214,8 @@ class Races:
             return None
         return broadcast(total, shape)
 
-    def report(self, conflict: Conflict, place: str, block: int) -> None:
-        """Record a race."""
+    def report(self, conflict: Conflict, place: str, block: int, aliased: str = "") -> None:
+        """Record a race; aliased: what says that the arrays which it is about are one memory."""
         machine, chunk = self.machine, self.chunk
         entry = conflict.entry
         thread = chunk.thread_index(conflict.lane)
@@ -243,6 +243,8 @@ class Races:
                 GRID,
                 ("under a lock without fences: put __threadfence() behind taking the lock and before giving it back"),
             )
+        if aliased:
+            scope, lack = GRID, aliased.removesuffix(".")
         index = chunk.block_index(block)
         does, did = VERBS[entry.access.kind], VERBS[op]
         text = f"{subject} {does} {place}, which {other} {did} in {line}, {lack} (block {index})."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
@@ -436,7 +437,8 @@ class SharedRaces(Races):
                 lanes = int(bad.reshape(-1, count).any(axis=1).sum())
                 offset = int(granules[place] % self.granules) * self.width
                 conflict = Conflict(entry, lanes, int(threads[place]), offset, int(numbers[place]), int(others[place]))
-                self.report(conflict, self.place(entry, offset), int(blocks[place]))
+                machine = self.machine
+                self.report(conflict, self.place(entry, offset), int(blocks[place]), same_memory(machine.code, offset))
             if kind != "load":
                 flags[granules] = True
         self.state = self.intern(state)

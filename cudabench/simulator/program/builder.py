@@ -550,7 +550,7 @@ class Builder:
         watch_products(blocks, self.products)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
-            self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
+            self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
             tuple(self.refused), self.module.files, read, written, self.orders, self.swapping and self.fencing,
             bool(entries), any(site.recursive for site in self.sites), self.proxies, waits, cached, polling, signs,

@@ -169,6 +169,8 @@ class MemoryInstruction(NamedTuple):
 class Code(NamedTuple):
     """A kernel ready to run.
 
+    dynamic: the names of its dynamic shared arrays, all of which begin behind the static ones.
+
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
@@ -185,7 +187,7 @@ class Code(NamedTuple):
     parameter_offsets: dict[str, int]
     parameter_bytes: int
     static_shared: int
-    dynamic_symbol: bool
+    dynamic: tuple[str, ...]
     local_bytes: int
     shared_names: tuple[tuple[str, int, int], ...]
     granule: dict[str, int]

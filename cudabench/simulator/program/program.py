@@ -45,7 +45,7 @@ class Kernel:
     @property
     def dynamic_shared(self) -> bool:
         """Whether the kernel uses dynamic shared memory."""
-        return self._program.code(self.name).dynamic_symbol
+        return bool(self._program.code(self.name).dynamic)
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.parameters)} parameters)"
