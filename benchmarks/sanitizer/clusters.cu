@@ -48,3 +48,32 @@ __global__ void __cluster_dims__(2, 1, 1) threads_left_the_cluster(const int *x,
     y[i] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[39 - threadIdx.x];
     cluster.sync();
 }
+
+// One warp waits for its block, the other for the cluster.
+__global__ void __cluster_dims__(2, 1, 1) half_at_the_cluster(const int *x, int *y)
+{
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        cg::this_cluster().sync();
+    y[i] = x[i];
+}
+
+__global__ void __cluster_dims__(2, 1, 1) block_left_the_cluster(const int *x, int *y)
+{
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (blockIdx.x == 1)
+        return;
+    cg::this_cluster().sync();
+    y[i] = x[i];
+}
+
+__global__ void __cluster_dims__(2, 1, 1) one_block_waits_again(const int *x, int *y)
+{
+    int i = blockIdx.x * 64 + threadIdx.x;
+    cg::this_cluster().sync();
+    if (blockIdx.x == 1)
+        cg::this_cluster().sync();
+    y[i] = x[i];
+}

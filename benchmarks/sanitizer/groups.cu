@@ -86,3 +86,14 @@ __global__ void returned_from_the_tile(const int *x, int *y)
     tile.sync();
     y[t] = s[t ^ 1];
 }
+
+// One warp waits for its block, the other for the grid.
+__global__ void half_at_the_grid(const int *x, int *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        cg::this_grid().sync();
+    y[i] = x[i];
+}

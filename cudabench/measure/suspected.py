@@ -38,6 +38,7 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
             suspicions.append(one._replace(kind="skipped-barrier"))
     told = {(one.file, one.line) for one in hazards if one.kind == "divergent-barrier"}
     suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
+    suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards)]
     if any(one.kind in EXCUSES for one in hazards):
         hazards = [one for one in hazards if one.kind != "race" or "blocks run in any order" in one.message]
     ordered = sorted(hazards, key=lambda one: (one.file, one.line, one.kind))

@@ -13,7 +13,9 @@ from cudabench import simulator
 AT = "unsigned at = (unsigned)__cvta_generic_to_shared(&bar);\n"
 WAIT = "{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
 STUCK: dict[str, tuple[str, str, str]] = {
-    "flag in global memory": ("while (*f == 0) ;", "deadlock", "reads again and again element 0 of 'argument 0', which"),
+    "flag in global memory": (
+        "while (*f == 0) ;", "deadlock", "reads again and again element 0 of 'argument 0', which",
+    ),
     "with tries counted": ("int n = 0; while (*f == 0) n++; o[0] = n;", "deadlock", "stays 0"),
     "flags in a circle": (
         "if (blockIdx.x == 0) { while (f[1] == 0) ; f[2] = 1; } else { while (f[2] == 0) ; f[1] = 1; }",
@@ -28,7 +30,8 @@ STUCK: dict[str, tuple[str, str, str]] = {
         "divergent-barrier", "thread (0, 0, 0) waits in line",
     ),
     "lane that its warp waits for": (
-        "if (t % 32 == 0) { while (*f == 0) ; }\n__syncwarp(); *f = 1;", "invalid-mask", "thread (0, 0, 0) is elsewhere",
+        "if (t % 32 == 0) { while (*f == 0) ; }\n__syncwarp(); *f = 1;", "invalid-mask",
+        "thread (0, 0, 0) is elsewhere",
     ),
     "arrivals": (
         "__shared__ unsigned long long bar; " + AT +

@@ -95,6 +95,10 @@ class Barriers:
         if spinning or (of_clusters and some):
             going = np.ones_like(going)
         waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
+        waits += [(op, self.lanes(mask)) for _, mask, op, _ in of_clusters]
+        # Who waits for other blocks as well waits for ever on a card; some code passes a block's barriers mixed up.
+        wide = any(op.line.group for op, _ in waits) and machine.code.cooperative
+        kind = "deadlock" if wide or of_clusters else "divergent-barrier"
         passing: Array = np.zeros(self.chunk.shape, bool)
         for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
@@ -102,7 +106,7 @@ class Barriers:
             hang = stuck & ~going[:, None]
             if hang.any():
                 if following >= 0:
-                    machine.hazards.barrier(machine, op, hang, waits, machine.exited)
+                    machine.hazards.barrier(machine, op, hang, waits, machine.exited, kind)
                 done = done | hang
             left_over = stuck & going[:, None]
             if left_over.any():
