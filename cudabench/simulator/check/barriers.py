@@ -96,9 +96,8 @@ class Barriers:
             going = np.ones_like(going)
         waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
         waits += [(op, self.lanes(mask)) for _, mask, op, _ in of_clusters]
-        # Who waits for other blocks as well waits for ever on a card; some code passes a block's barriers mixed up.
-        wide = any(op.line.group for op, _ in waits) and machine.code.cooperative
-        kind = "deadlock" if wide or of_clusters else "divergent-barrier"
+        # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
+        kind = "deadlock" if of_clusters else "divergent-barrier"
         passing: Array = np.zeros(self.chunk.shape, bool)
         for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.

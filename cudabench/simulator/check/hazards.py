@@ -174,8 +174,8 @@ class Hazards:
                 reason = f"thread {other} has returned, and the barrier counts it"
         self.add(
             kind, op.line, count, block, thread,
-            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}. Let "
-            "all threads of the block meet at one barrier.",
+            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}. "
+            "Let all threads of the block meet at one barrier.",
         )  # fmt: skip
 
     def parted_at_barrier(
