@@ -26,22 +26,24 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
 
     Where it cannot be read, those count as divergent that lanes pass by to go on.
     """
-    hazards, suspicions = list(run.report.hazards), []
+    hazards = {(one.kind, one.file, one.line): one for one in run.report.hazards}
+    suspicions = []
     for one in run.report.suspicions:
         if not one.kind.startswith("divergent-barrier"):
             suspicions.append(one)
             continue
         parted = _parted(one, compiled) if disassemble else None
         if parted or (parted is None and one.kind == "divergent-barrier"):
-            hazards.append(one._replace(kind="divergent-barrier"))
+            hazards.setdefault(("divergent-barrier", *one[1:3]), one._replace(kind="divergent-barrier"))
         elif one.kind == "divergent-barrier":
             suspicions.append(one._replace(kind="skipped-barrier"))
-    told = {(one.file, one.line) for one in hazards if one.kind == "divergent-barrier"}
+    told = {(file, line) for kind, file, line in hazards if kind == "divergent-barrier"}
     suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
-    suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards)]
-    if any(one.kind in EXCUSES for one in hazards):
-        hazards = [one for one in hazards if one.kind != "race" or "blocks run in any order" in one.message]
-    ordered = sorted(hazards, key=lambda one: (one.file, one.line, one.kind))
+    suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards.values())]
+    left = list(hazards.values())
+    if any(one.kind in EXCUSES for one in left):
+        left = [one for one in left if one.kind != "race" or "blocks run in any order" in one.message]
+    ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
     return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 

@@ -46,7 +46,7 @@ class Barriers:
         self.bytes = 0
         self.whole = True  # whether the way begins where lanes were together
         self.ended: Array | None = None  # the lanes that had ended when a barrier let others go on
-        self.turns: dict[int, Any] = {}  # by barrier how often blocks have passed it
+        self.turns: dict[tuple[int, int], Any] = {}  # by line of the source how often blocks have passed its barrier
 
     def ran(self, number: int, mask: Array | None) -> None:
         """Note a block of code that lanes run."""
@@ -62,7 +62,7 @@ class Barriers:
 
     def passed(self, op: Op) -> None:
         """Note that all blocks of the chunk pass a barrier together."""
-        self.turns[id(op)] = self.turns.get(id(op), 0) + 1
+        self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + 1
 
     # Letting lanes go on.
 
@@ -187,7 +187,7 @@ class Barriers:
             op, lanes = same[0][0], np.logical_or.reduce([mask for _, mask in same])
             if len(same) > 1:
                 self.turns_differ(op, lanes)
-            self.turns[id(op)] = self.turns.get(id(op), 0) + lanes.any(axis=1)
+            self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + lanes.any(axis=1)
             if self.machine.exited is None or not lanes.any():
                 continue
             gone = self.chunk.real(self.machine.exited) & rows[:, None]
@@ -228,7 +228,7 @@ class Barriers:
         left = gone & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]
-            turn = np.broadcast_to(self.turns[id(op)], self.chunk.blocks)[place[0]]
+            turn = np.broadcast_to(self.turns[op.line[:2]], self.chunk.blocks)[place[0]]
             line = self.condition(int(split[place]), op)[0] or self.left_in(place)
             if op.line.group:
                 hazards.early_exit(machine, op, left, line)
