@@ -187,6 +187,8 @@ class Atomic:
         builder.swapping |= self.name in ("cas", "exch")
         self.swaps = self.name in ("cas", "exch")
         self.releases = any(word in ("release", "acq_rel") for word in words)
+        self.wide = self.access.ordered = "cta" not in words
+        self.access.target = target
         builder.orders |= self.releases or "acquire" in words
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
@@ -200,7 +202,7 @@ class Atomic:
     def __call__(self, machine: Machine) -> None:
         """Run the instruction."""
         if self.releases:
-            machine.fence()
+            machine.fence(self.wide)
         idle = self.access.polls and idles(self.access, self.operands(machine))
         if self.access.polls:
             machine.departures.wait(machine.lanes())
