@@ -23,7 +23,8 @@ from cudabench.simulator.values import Array, different
 
 MOST_BLOCKS = 2048  # whose clocks are kept: two matrices of 16 MB
 MOST_BYTES = 3 << 24  # of the clocks that words bear
-MOST_NEWS = 200_000  # times that a block hears, or a word bears, what it did not before
+MOST_NEWS = 1_000_000  # times that a block hears, or a word bears, what it did not before
+MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
 
 
 class Chains:
@@ -136,12 +137,12 @@ class Chains:
         self.name(blocks)
         words, last = self.flags(base, granules), -1
         for place, block in zip(places.tolist(), blocks.tolist(), strict=True):
-            if self.lost:
-                return
             if place != last:
                 last, number = place, int(words[place])
             if number and returns:
                 self.join(block, number)
+                if self.lost:
+                    return
             own = int(self.own[block])
             if own and own != number:
                 words[place] = number = self.sum(number, own)
@@ -175,7 +176,7 @@ class Chains:
         """Count one more change, and what it keeps."""
         self.changes += 1
         if self.changes > MOST_NEWS:
-            self.give_up(f"blocks hear of each other more than {MOST_NEWS} times")
+            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times: take a smaller problem")
         elif row is not None:
             if self.bytes + row.nbytes > MOST_BYTES:
                 self.collect()
@@ -232,6 +233,8 @@ class Chains:
         else:
             np.maximum(heard[block], row, out=heard[block])
             heard[block, block] = 0
+        if len(self.known) == MOST_KNOWN:
+            self.known.clear()
         self.known.add(pair)
         self.news[block] = True
         self.count(None)
@@ -245,14 +248,14 @@ class Chains:
         self.sums.clear()
         self.bytes = sum(row.nbytes for row in self.rows if row is not None)
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(f"what flags announce takes more than {MOST_BYTES >> 20} MB")
+            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem")
 
     def too_many(self) -> None:
         """Give up for the number of blocks."""
-        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
+        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller problem")
 
     def give_up(self, reason: str) -> None:
         """Take all for ordered from now on."""
         self.lost = self.lost or reason
         self.heard = self.clock = None
-        self.words, self.rows, self.sums, self.known = {}, [], {}, set()
+        self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()
