@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.fenced_races import FencedRaces
 from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import (
@@ -48,7 +49,7 @@ class GlobalRaces(Races):
         self.written = written_regions(machine, machine.code.written)
         self.by_region: dict[int, list[LogEntry | WarpSync]] = {}
         self.order = 0
-        self.grid_races = GridRaces(machine, self.width)
+        self.grid_races = (FencedRaces if machine.code.orders else GridRaces)(machine, self.width)
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
@@ -133,6 +134,7 @@ class GlobalRaces(Races):
 
     def barrier(self) -> None:
         """End the interval."""
+        self.grid_races.barrier()
         if self.count:
             self.flush()
 

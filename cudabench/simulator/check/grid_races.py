@@ -1,10 +1,10 @@
 """Races between blocks over global memory.
 
 Blocks run in any order and at once, and nothing in a launch orders them but what they do to each other: atomics, fences
-and accesses that are volatile or have an order of their own. A kernel with fences or such accesses is left alone, and a
-block is from its first atomic on, since it may then have waited for another: but not where a block overwrites with
-another value what the other wrote last of all, since nothing that this did afterwards can have been waited for. So what
-is reported is a race, and not every race is found.
+and accesses that are volatile or have an order of their own. Kernels with fences or such accesses are examined by
+`check.fenced_races`. In the others a block is left alone from its first atomic on, since it may then have waited for
+another: but not where a block overwrites with another value what the other wrote last of all, since nothing that this
+did afterwards can have been waited for. So what is reported is a race, and not every race is found.
 
 A block that counts itself by an atomic, so that the last one may read what all have written, needs a fence between
 writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whether it had one is looked for in every
@@ -50,11 +50,18 @@ class Trail:
         self.granules = granules
         # By kind of access: the block, the access, how many barriers of its cluster the block had passed.
         self.kinds: dict[str, tuple[Array, Array, Array]] = {}
+        self.times: dict[str, Array] = {}
 
     @cached_property
     def stamps(self) -> Array:
         """Of the last store of each granule: how many fences, atomics and signs its block had behind it."""
         return np.zeros((3, self.granules), np.int32)
+
+    def at(self, kind: str) -> Array:
+        """Return when each granule was accessed so last, as of `Chains`; negative for what is no party of a race."""
+        if kind not in self.times:
+            self.times[kind] = np.zeros(self.granules, np.int32)
+        return self.times[kind]
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
         """Return whether another block did this to each granule, or None where none did."""
@@ -64,10 +71,13 @@ class Trail:
         last = found[0][granules]
         return (last != 0) & (last != blocks)
 
-    def leave(self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None) -> bool:
+    def leave(
+        self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, latest: bool = False
+    ) -> bool:
         """Note who accessed what, and return whether blocks met in this one access.
 
-        passed: how many barriers of its cluster each block has passed; None for none.
+        passed: how many barriers of its cluster each block has passed; None for none. latest: whether the last block
+        alone is kept, as it is of stores.
         """
         if kind not in self.kinds:
             last, what = np.zeros((2, self.granules), np.int32)
@@ -79,7 +89,7 @@ class Trail:
                 when = when.copy()
                 self.kinds[kind] = (last, what, when)
             when[granules] = passed[blocks]
-        before = last[granules] if kind != "store" else None
+        before = None if latest or kind == "store" else last[granules]
         last[granules] = blocks
         meeting = last[granules] != blocks
         met = bool(meeting.any())
@@ -102,8 +112,14 @@ class GridRaces:
         bx, by, bz = machine.block
         self.machine, self.width = machine, width
         blocks = x * y * z
-        self.looks = blocks > 1 and blocks * bx * by * bz <= MOST_LANES
-        self.ordered = machine.code.orders
+        lanes = blocks * bx * by * bz
+        self.looks = blocks > 1 and lanes <= MOST_LANES
+        self.told = False  # whether it is told where the search ends
+        if blocks > 1 and lanes > MOST_LANES and machine.code.written:
+            machine.hazards.unsearched(
+                machine.code.accesses[0][0],
+                f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem",
+            )
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
         self.any_free = False
         self.origin: Any = None  # of the chunk whose blocks have these numbers:
@@ -117,6 +133,9 @@ class GridRaces:
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
         self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
         self.cluster: Array = None  # by block the number of its cluster
+
+    def barrier(self) -> None:
+        """Note that threads of blocks have met: of what other blocks did it tells nothing."""
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
@@ -172,8 +191,27 @@ class GridRaces:
         data: Sequence[Value],
     ) -> None:
         """Examine and note one access, before it is carried out."""
-        if not self.looks or region.size > MOST_GRANULES * self.width:
+        if not self.looks:
             return
+        if region.size > MOST_GRANULES * self.width:
+            self.machine.hazards.unsearched(
+                access.location,
+                f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes: "
+                f"'{region.name}' has {region.size}",
+            )
+            return
+        self.search(access, region, address, offset, mask, data)
+
+    def search(
+        self,
+        access: MemoryOp,
+        region: Region,
+        address: Value,
+        offset: int,
+        mask: Array | None,
+        data: Sequence[Value],
+    ) -> None:
+        """Examine and note one access of a launch that is not too large, before it is carried out."""
         chunk = self.machine.chunk
         if access.kind == "load" and self.alone(access, region, address, offset, mask):
             return
@@ -191,8 +229,6 @@ class GridRaces:
             held = ~self.free[blocks]
         if access.kind == "atomic":
             self.free[blocks] = self.any_free = True
-            if self.ordered:
-                return
         elif access.kind == "load" and held is not None:
             self.unfenced(access, region, address, offset, chosen[~held], blocks[~held])
             chosen, blocks = chosen[held], blocks[held]
@@ -206,18 +242,15 @@ class GridRaces:
         values: Array = None
         free: Array = None  # lanes whose blocks may have waited for others, None for none
         if access.kind == "store":
-            plain = not access.ordered and region.base not in self.updated
-            if self.any_free or self.ordered:
-                free = self.free[blocks] | self.ordered
+            plain = region.base not in self.updated
+            if self.any_free:
+                free = self.free[blocks]
                 free = free if free.any() else None
             if plain and free is not None:
                 self.overwrites(access, region, start, chosen, granules, owners, data, trail)
             if self.signed:  # before that all of them are 0
                 for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
                     stamps[granules] = own[owners]
-            if access.ordered:
-                self.signs[different(blocks)] += 1
-                self.signed = True
         if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
             inner = np.repeat(free, each)
@@ -230,8 +263,6 @@ class GridRaces:
             if not chosen.size:
                 return
             granules, owners = granules[np.repeat(~free, each)], owners[np.repeat(~free, each)]
-        if self.ordered:
-            return
         loud: Array = True if held is None else np.repeat(held, each)
         if access.kind == "store":
             values = self.values(access, data, chosen)
@@ -249,7 +280,7 @@ class GridRaces:
 
     def alone(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> bool:
         """Note a load of lanes that share places, and return whether that is done: not where it may be a race."""
-        if self.any_free or self.ordered or type(address) is not Affine:
+        if self.any_free or type(address) is not Affine:
             return False
         chunk = self.machine.chunk
         found = folded(address, offset, mask, chunk)
@@ -317,15 +348,24 @@ class GridRaces:
         start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
         each = access.size // self.width
         granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
-        owners = np.repeat(blocks, each)
-        writers, what, _ = (array[granules] for array in trail.kinds["store"])
+        bad = self.without_fence(trail, granules, np.repeat(blocks, each))
+        if bad.any():
+            self.missing_fence(access, region, chosen, granules, bad, trail)
+
+    def without_fence(self, trail: Trail, granules: Array, owners: Array) -> Array:
+        """Return what other blocks wrote and then made known by an atomic without a fence in between."""
+        writers = trail.kinds["store"][0][granules]
         fences, atomics = trail.stamps[:2, granules]
-        bad = (writers > 0) & (writers != owners)
-        bad &= (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
-        if not bad.any():
-            return
-        place = int(np.argmax(bad))
-        lane = int(chosen[place // each])
+        bad: Array = (writers > 0) & (writers != owners)
+        return bad & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
+
+    def missing_fence(
+        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, trail: Trail
+    ) -> None:
+        """Record reads of what was made known without a fence."""
+        chunk, place = self.machine.chunk, int(np.argmax(bad))
+        writers, what, _ = (array[granules] for array in trail.kinds["store"])
+        lane = int(chosen[place // (granules.size // chosen.size)])
         index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
         store = self.machine.code.accesses[int(what[place])][0]
         spot = in_region(region, int(granules[place]) * self.width, access.width)

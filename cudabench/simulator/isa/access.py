@@ -33,6 +33,7 @@ class MemoryOp:
     """One memory instruction: where it is, what it does, how many bytes a lane moves."""
 
     __slots__ = (
+        "acquires",
         "bounds",
         "cached",
         "count",
@@ -47,6 +48,7 @@ class MemoryOp:
         "shared_bounds",
         "size",
         "strong",
+        "target",
         "update",
         "variable",
         "width",
@@ -67,7 +69,9 @@ class MemoryOp:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # a load whose value a compare-and-swap puts to the test
         self.cached: CachedAs = ""  # of a load through the read-only cache: how
-        self.ordered = False  # volatile, or with an order of its own: other blocks may wait for it
+        self.ordered = False  # volatile, atomic, or with an order of its own: other blocks may wait for it
+        self.acquires = False  # of a load: what it sees announced is ordered before all that follows
+        self.target: int | None = None  # of an atomic: the register that gets what it finds
         self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
         self.update = what.partition(".")[0]  # of an atomic: its operation
         self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes

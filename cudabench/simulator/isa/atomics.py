@@ -188,6 +188,8 @@ class Atomic:
         builder.signs = self.space in ("global", "generic") and (target is None or self.name == "exch")
         self.swaps = self.name in ("cas", "exch")
         self.releases = any(word in ("release", "acq_rel") for word in words)
+        self.wide = self.access.ordered = "cta" not in words
+        self.access.target = target
         builder.orders |= self.releases or "acquire" in words
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
@@ -201,7 +203,7 @@ class Atomic:
     def __call__(self, machine: Machine) -> None:
         """Run the instruction."""
         if self.releases:
-            machine.fence()
+            machine.fence(self.wide)
         idle = self.access.polls and idles(self.access, self.operands(machine))
         if self.access.polls:
             machine.departures.wait(machine.lanes())

@@ -142,6 +142,7 @@ _HINTS = (
 def known(builder: Builder, ins: Instruction) -> bool:
     """Refuse a load or store with a modifier that is no plain hint; return and note whether it may order blocks."""
     ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
+    ordered = ordered and "cta" not in ins.modifiers
     builder.orders |= ordered
     for word in ins.modifiers[:-1]:
         if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:", "cluster")):
@@ -153,7 +154,7 @@ def known(builder: Builder, ins: Instruction) -> bool:
 @instruction("ld", "ldu")
 def build_ld(builder: Builder, ins: Instruction) -> Run:
     """Build ld."""
-    known(builder, ins)
+    ordered = known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)
     into = ins.operands[0]
@@ -176,6 +177,7 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
     if space == "param" and at_a_place:
         return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
+    access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
     builder.loads.append((access, address, tuple(targets)))
     access.strong = not _ORDERS.isdisjoint(ins.modifiers)
     if access.strong:
@@ -331,7 +333,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
     builder.signs = ordered
-    releases = "release" in ins.modifiers
+    releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
     if space != "generic" and len(sources) == 1 and not releases:
         write, (source,) = _STORE[space], sources
 
@@ -341,8 +343,8 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
         return run_one
 
     def run(machine: Machine) -> None:
-        if releases and machine.releases is not None:
-            machine.fence(False)
+        if releases and (wide or machine.releases is not None):
+            machine.fence(wide)
         registers = machine.registers
         store(machine, access, space, registers[address], offset, [registers[source] for source in sources])
 

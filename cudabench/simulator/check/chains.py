@@ -1,0 +1,261 @@
+"""What is ordered between the blocks of a launch: by fences, and flags that blocks write and read.
+
+A fence alone orders nothing. What a block did before a fence is ordered before what another does once that has read a
+flag, an atomic or a volatile, relaxed or released word, which the first wrote behind its fence; an atomic passes on
+what its word announced before (PTX ISA, "Release and Acquire Patterns" and "Release Sequence"). Barriers of a block
+order its threads, so it is blocks that are told apart, and all that a block did earlier counts as done by the thread
+that comes to its fence.
+
+The reader needs a fence of its own, unless it acquires. Where it reads by an atomic, nothing is asked of it: NVIDIA's
+threadFenceReduction has no fence there. A barrier of the block counts as one, as NVIDIA's CUB takes it for one behind a
+volatile poll. And no store comes before the poll that decides whether it is done at all.
+
+Time is a number that grows with each access and fence. Of what others did, a block knows for each of them the time
+until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of the clock
+that its writer had at its last fence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudabench.simulator.values import Array, different
+
+MOST_BLOCKS = 2048  # whose clocks are kept: two matrices of 16 MB
+MOST_BYTES = 3 << 24  # of the clocks that words bear
+MOST_NEWS = 1_000_000  # times that a block hears, or a word bears, what it did not before
+MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
+
+
+class Chains:
+    """The clocks of the blocks of a launch, which have numbers from 1 on."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.now = 0
+        self.lost = ""  # why nothing is known any more
+        self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block came past its last fence, 0 for never
+        self.heard: Array | None = None  # (blocks, others): what it has heard of them, once any has heard anything
+        self.clock: Array | None = None  # likewise, and what it does now is ordered behind that
+        self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
+        self.met = False  # whether blocks met at the barrier of their cluster that have no clock
+        # Clocks that words bear, by number: whose it was and when, 0 where it is made of several; what else it says.
+        self.owner, self.when = np.zeros((2, 1024), np.int32)
+        self.rows: list[Array | None] = [None]
+        self.bytes = 0
+        self.own: Array = np.zeros(blocks + 1, np.int32)  # of each block: the number of the clock of its last fence
+        self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it bears
+        self.sums: dict[tuple[int, int], int] = {}
+        self.known: set[int] = set()  # blocks, above 32 bits, with the clocks that they have heard of
+        self.changes = 0
+
+    # What is known.
+
+    def before(self, blocks: Array, others: Array, times: Array, stores: bool) -> Array:
+        """Return whether what others did at some times is ordered before what blocks do now; stores: they write."""
+        if self.lost:
+            return np.ones(blocks.shape, bool)
+        matrix = self.heard if stores else self.clock
+        found: Array = times <= (0 if matrix is None else matrix[blocks, others])
+        return found
+
+    # What blocks do.
+
+    def fence(self, blocks: Array) -> None:
+        """Let blocks come past a fence."""
+        self.now += 1
+        self.fences[blocks] = self.now
+        self.own[blocks] = 0
+        self.settle(blocks)
+
+    def barrier(self) -> None:
+        """Let all blocks come past a barrier of their own."""
+        if self.heard is not None and self.news.any():
+            self.settle(np.flatnonzero(self.news))
+
+    def settle(self, blocks: Array) -> None:
+        """Order what blocks have heard of before what they do next."""
+        if self.heard is None or self.clock is None:
+            return
+        blocks = blocks[self.news[blocks]]
+        if blocks.size:
+            self.clock[blocks] = self.heard[blocks]
+            self.news[blocks] = False
+
+    def meet(self, blocks: Array, cluster: Array) -> None:
+        """Let blocks come past a barrier of their clusters, which are told by number for each block."""
+        self.now += 1
+        if self.blocks > MOST_BLOCKS:
+            self.met = True
+            return
+        heard = self.room()
+        for number in different(cluster[blocks]):
+            members = 1 + np.flatnonzero(cluster[1:] == number)
+            together = heard[members].max(axis=0)
+            together[members] = self.now
+            for block in blocks[cluster[blocks] == number]:
+                heard[block] = together
+                heard[block, block] = 0
+        self.news[blocks] = True
+        self.settle(blocks)
+
+    def write(self, base: int, granules: int, places: Array, blocks: Array) -> None:
+        """Let blocks write flags in a region of so many granules by a store: what they bore before is gone."""
+        if self.lost:
+            return
+        self.name(blocks)
+        if not self.lost and (base in self.words or self.own[blocks].any()):
+            self.flags(base, granules)[places] = self.own[blocks]
+
+    def hear(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
+        """Let blocks read flags; acquire: what these announce is ordered before what the blocks do next."""
+        words = self.words.get(base)
+        if words is None or self.lost:
+            return
+        numbers = words[places]
+        fresh = (numbers > 0) & (self.owner[numbers] != blocks)
+        if self.heard is not None:
+            known = (self.owner[numbers] > 0) & (self.heard[blocks, self.owner[numbers]] >= self.when[numbers])
+            fresh &= ~known
+        if fresh.any():
+            for pair in different((blocks[fresh].astype(np.int64) << 32) + numbers[fresh]).tolist():
+                self.join(pair >> 32, pair & 0xFFFFFFFF)
+                if self.lost:
+                    return
+        if acquire:
+            self.settle(blocks)
+
+    def update(self, base: int, granules: int, places: Array, blocks: Array, returns: bool) -> None:
+        """Let blocks update flags, in the order given; returns: whether they read what they find."""
+        if self.lost or (base not in self.words and not self.fences[blocks].any()):
+            return
+        order = np.argsort(places, kind="stable")
+        places, blocks = places[order], blocks[order]
+        first = np.ones(places.size, bool)
+        first[1:] = (places[1:] != places[:-1]) | (blocks[1:] != blocks[:-1])
+        places, blocks = places[first], blocks[first]
+        self.name(blocks)
+        words, last = self.flags(base, granules), -1
+        for place, block in zip(places.tolist(), blocks.tolist(), strict=True):
+            if place != last:
+                last, number = place, int(words[place])
+            if number and returns:
+                self.join(block, number)
+                if self.lost:
+                    return
+            own = int(self.own[block])
+            if own and own != number:
+                words[place] = number = self.sum(number, own)
+        self.settle(blocks)
+
+    # Clocks.
+
+    def flags(self, base: int, granules: int) -> Array:
+        """Return the numbers of the clocks that the granules of a region bear."""
+        if base not in self.words:
+            self.words[base] = np.zeros(granules, np.int32)
+        return self.words[base]
+
+    def room(self) -> Array:
+        """Return what blocks have heard, with room for it."""
+        if self.heard is None:
+            self.heard, self.clock = np.zeros((2, self.blocks + 1, self.blocks + 1), np.int32)
+        return self.heard
+
+    def add(self, owner: int, when: int, row: Array | None) -> int:
+        """Return the number of a new clock."""
+        number = len(self.rows)
+        if number == len(self.owner):
+            self.owner, self.when = (np.concatenate([one, np.zeros_like(one)]) for one in (self.owner, self.when))
+        self.owner[number], self.when[number] = owner, when
+        self.count(row)
+        self.rows.append(row)
+        return number
+
+    def count(self, row: Array | None) -> None:
+        """Count one more change, and what it keeps."""
+        self.changes += 1
+        if self.changes > MOST_NEWS:
+            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times: take a smaller problem")
+        elif row is not None:
+            if self.bytes + row.nbytes > MOST_BYTES:
+                self.collect()
+            self.bytes += row.nbytes
+
+    def name(self, blocks: Array) -> None:
+        """Give the clocks that blocks had at their last fences numbers."""
+        for block in different(blocks[(self.fences[blocks] > 0) & (self.own[blocks] == 0)]).tolist():
+            if self.met:
+                self.too_many()
+            if self.lost:
+                return
+            row = None
+            if self.clock is not None and self.clock[block].any():
+                row = self.clock[block].copy()
+                row[block] = self.fences[block]
+            self.own[block] = self.add(block, int(self.fences[block]), row)
+
+    def sum(self, one: int, own: int) -> int:
+        """Return the number of a clock that says what two say, of which the second is a block's own."""
+        block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[one]
+        known = int(self.when[one]) if int(self.owner[one]) == block else 0 if row is None else int(row[block])
+        if known >= when:
+            return one
+        if not one or int(self.owner[one]) == block:
+            return own
+        found = self.sums.get((one, own))
+        if found is None:
+            if self.blocks > MOST_BLOCKS:
+                self.too_many()
+                return 0
+            found = self.sums[one, own] = self.add(0, 0, np.maximum(self.row(one), self.row(own)))
+        return found
+
+    def row(self, number: int) -> Array:
+        """Return all that a clock says."""
+        row = self.rows[number]
+        if row is None:
+            row = np.zeros(self.blocks + 1, np.int32)
+            row[self.owner[number]] = self.when[number]
+        return row
+
+    def join(self, block: int, number: int) -> None:
+        """Let a block hear of a clock."""
+        owner, row, pair = int(self.owner[number]), self.rows[number], (block << 32) + number
+        if owner == block or pair in self.known:
+            return
+        if self.blocks > MOST_BLOCKS:
+            self.too_many()
+            return
+        heard = self.room()
+        if row is None:
+            heard[block, owner] = max(heard[block, owner], self.when[number])
+        else:
+            np.maximum(heard[block], row, out=heard[block])
+            heard[block, block] = 0
+        if len(self.known) == MOST_KNOWN:
+            self.known.clear()
+        self.known.add(pair)
+        self.news[block] = True
+        self.count(None)
+
+    def collect(self) -> None:
+        """Forget the clocks that no word bears any more."""
+        used = {int(number) for number in different(self.own)}
+        for words in self.words.values():
+            used.update(different(words).tolist())
+        self.rows = [row if number in used else None for number, row in enumerate(self.rows)]
+        self.sums.clear()
+        self.bytes = sum(row.nbytes for row in self.rows if row is not None)
+        if self.bytes > MOST_BYTES // 4 * 3:
+            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem")
+
+    def too_many(self) -> None:
+        """Give up for the number of blocks."""
+        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller problem")
+
+    def give_up(self, reason: str) -> None:
+        """Take all for ordered from now on."""
+        self.lost = self.lost or reason
+        self.heard = self.clock = None
+        self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()
