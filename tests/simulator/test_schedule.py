@@ -111,9 +111,10 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
-    """A barrier whose fault does not show with the blocks in step shows it in one of the orders that `check` tries."""
-    assert barrier(launch, wait, None, grid=grid) == "right"
-    assert {barrier(launch, wait, order, grid=grid) for order in others(None, waits=True)} & {"deadlock", "wrong"}
+    """A barrier whose fault does not show with the blocks in step shows it in one of the orders that `check` tries, or
+    as a race, since no chain of fences orders what it lets through."""
+    found = {barrier(launch, wait, order, grid=grid) for order in (None, *others(None, waits=True))}
+    assert found & {"deadlock", "wrong", "race"}
 
 
 def test_barrier_without_fence(launch: Launch) -> None:

@@ -248,11 +248,16 @@ class Chains:
         self.sums.clear()
         self.bytes = sum(row.nbytes for row in self.rows if row is not None)
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem")
+            self.give_up(
+                f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem"
+            )
 
     def too_many(self) -> None:
         """Give up for the number of blocks."""
-        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller problem")
+        self.give_up(
+            f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller "
+            "problem"
+        )
 
     def give_up(self, reason: str) -> None:
         """Take all for ordered from now on."""
