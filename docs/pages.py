@@ -41,6 +41,7 @@ ORDER: dict[str, dict[str, str]] = {
         "limits.md": "Limits",
         "ceilings.md": "Ceilings",
         "simulator.md": "The simulator",
+        "sanitizer.md": "Beside compute-sanitizer",
         "compared.md": "",
     },
     "Reference": {"results.md": ""},
