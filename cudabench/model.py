@@ -586,6 +586,11 @@ class DeviceInfo:
     memory_bytes: Annotated[int | None, "Size of the device memory."] = None
     index: Annotated[int | None, "The card's number on its host: cuda:N."] = None
 
+    @property
+    def words(self) -> tuple[str, str]:
+        """What results call it: cuda:0 by its number, sim:sm_90 by its architecture."""
+        return f"{self.kind}:{self.index}", f"{self.kind}:sm_{self.compute_capability.replace('.', '')}"
+
 
 # What came of it ----------------------------------------------------------------------------------------------------
 

@@ -1,36 +1,46 @@
-"""Loads the ceilings of a card: by the name of one that the package knows, or from a file of `cudabench ceilings`."""
+"""Loads the ceilings of cards: by the names of those that the package knows, or from files of `cudabench ceilings`."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
+from cudabench.cards import datasheets
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.model import DeviceInfo
 from cudabench.reading import check_regular, parse_json
 from cudabench.text import line
 
 SCHEMA = "cudabench/1"
-NAMES = ("h200", "h100", "a100", "l4", "t4", "rtx4090", "rtx5090", "b200")
+MEASURED = ("h200", "h100")  # cards of which the package has a file of `cudabench ceilings`
+NAMES = (*MEASURED, *datasheets.SHEETS)
 MOST_BYTES = 64 << 20
-
-# Bytes of the L2 that one of its slices holds, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
-# slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
-L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
+_MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own."""
+    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own.
+
+    key: what --on calls it. per_hour: what it costs, where somebody said so.
+    """
 
     device: DeviceInfo
     ceilings: Mapping[str, Ceiling] = field(default_factory=dict)
     file: str = ""
+    key: str = ""
+    per_hour: float | None = None
+
+    @property
+    def architecture(self) -> str:
+        """What its code is compiled for, such as sm_90."""
+        return "sm_" + self.device.compute_capability.replace(".", "")
 
     @property
     def source(self) -> str:
@@ -59,33 +69,43 @@ class Card:
 
 
 def load(name: str) -> Card:
-    """Return a card by its name in any case, or from a results file with `ceilings`.
+    """Return a card by its name in any case, with or without the maker's or RTX, or from a results file with `ceilings`.
 
     Raises UsageError for a word that is neither, and CudabenchError for a file that holds no ceilings.
     """
-    plain = name.lower().replace(" ", "").replace("-", "").replace("_", "")
-    if plain in NAMES:
-        return shipped(plain)
+    known = known_as(name)
+    if known:
+        return shipped(known)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
         return from_file(path)
-    near = did_you_mean(plain, NAMES)
+    near = did_you_mean(_plain(name), NAMES)
     raise UsageError(
-        f"--on {line(name)} is no card that is known: use {', '.join(NAMES)}, or a file of "
-        f"'cudabench ceilings --json'.{near}"
+        f"--on {line(name)} is not a card that cudabench knows.{near} Use {', '.join(NAMES)}, or a file of "
+        "'cudabench ceilings --json'."
     )
 
 
-def results_file(name: str) -> str:
-    """Return the path of a shipped card's results file where a name is a card's and no file's, else the name itself."""
-    known = name.lower() in NAMES and not Path(name).exists()
-    return str(Path(__file__).with_name(f"{name.lower()}.json")) if known else name
+def _plain(name: str) -> str:
+    return _MAKERS.sub("", re.sub(r"[\s_-]", "", name.lower()))
+
+
+def known_as(name: str) -> str | None:
+    """Return which of NAMES a word means, such as 'RTX 4090' or '4090'; None where it is no such card."""
+    plain = _plain(name)
+    return next((one for one in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if one in NAMES), None)
 
 
 def shipped(name: str) -> Card:
     """Return a card whose ceilings the package has."""
-    path = Path(__file__).with_name(f"{name}.json")
-    return replace(of(json.loads(path.read_text(encoding="utf-8")), name), file="")
+    if name in MEASURED:
+        return replace(of(json.loads(measured_file(name).read_text(encoding="utf-8")), name), file="", key=name)
+    return Card(datasheets.SHEETS[name].device, datasheets.ceilings(name), key=name)
+
+
+def measured_file(name: str) -> Path:
+    """Return the results file of a card of MEASURED."""
+    return Path(__file__).with_name(f"{name}.json")
 
 
 def like(device: DeviceInfo) -> Card:
@@ -155,7 +175,7 @@ def of(document: Any, name: str) -> Card:
     known = {
         "name": "a card", "kind": "cuda", "compute_capability": "", **{k: v for k, v in device.items() if k in own}
     }  # fmt: skip
-    return Card(DeviceInfo(**{**known, "name": line(str(known["name"]))}), ceilings, name)
+    return Card(DeviceInfo(**{**known, "name": line(str(known["name"]))}), ceilings, name, name)
 
 
 def _number(value: object) -> bool:

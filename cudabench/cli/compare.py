@@ -110,7 +110,6 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
-    from cudabench.cards.load import results_file
     from cudabench.cli import cards
     from cudabench.cli.output import Output
     from cudabench.results import ceilings, compare
@@ -118,7 +117,6 @@ def command(
 
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
-    files = tuple(results_file(name) for name in files)
     target = _target(target, markdown)
     output = Output.of(json_path, quiet)
     file = None if target_file in (None, "-") else Path(str(target_file))
@@ -126,10 +124,10 @@ def command(
         outputs.check_target(file, "--output")
     elif target == "junit" and output.to_stdout:
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
-    first = not Path(files[0]).exists()
+    first = not Path(files[0]).exists() and results.known_card(files[0]) is None
     if first and require_base:
         results.load(files[0])  # says what is missing
-    base = results.ResultsFile({}, {}, {}) if first else results.load(files[0]).measured(files[0])
+    base = results.ResultsFile({}, {}, {}) if first else results.load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     if ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files):
         asked = cards.Asked(files, threshold, strict, target, file, output, json_path is not None)
@@ -161,7 +159,7 @@ def _target(target: str | None, markdown: bool) -> str:
 def _measured(name: str) -> ResultsFile:
     from cudabench.results import file as results
 
-    file = results.load(name).measured(name)
+    file = results.load_named(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file

@@ -42,7 +42,6 @@ def command(
 ) -> int:
     """Write results files in a format; see HELP."""
     from cudabench import outputs
-    from cudabench.cards.load import results_file
     from cudabench.results.export import export
     from cudabench.results.export.run import Run
 
@@ -60,7 +59,7 @@ def command(
         options["metric"] = metric
     if base:
         options["base"] = Run.load(base)
-    written = export(target_format, [Run.load(results_file(name)) for name in files], **options)
+    written = export(target_format, [Run.load(name) for name in files], **options)
     if target:
         outputs.write_whole(target, written.encode())
     else:

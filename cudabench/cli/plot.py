@@ -30,7 +30,6 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """
     from cudabench import outputs
-    from cudabench.cards.load import results_file
     from cudabench.results import file as results
     from cudabench.results import plot
 
@@ -38,7 +37,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = picture_format(target, "--output")
-    loaded = [results.load(results_file(name)).measured(name) for name in files]
+    loaded = [results.load_named(name).measured(name) for name in files]
     figure = plot.draw(loaded, files, kind)
     outputs.write_whole(target, plot.render(figure, suffix))
     return 0

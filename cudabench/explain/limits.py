@@ -46,7 +46,9 @@ from itertools import pairwise
 from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudabench.cards.load import L2_SLICE, Card
+from cudabench.cards.datasheets import L2_SLICE
+from cudabench.cards.load import Card
+from cudabench.cards.rates import SCHEDULERS, at_most
 from cudabench.explain import executed
 from cudabench.explain.machine_code import pipe
 from cudabench.model import Dim, Limit
@@ -74,15 +76,7 @@ LEAST_S = 1e-9  # a limit under this is not worth a row
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
 EXPLAINED = 0.6  # of a measured time: under this the longest limit does not explain it
 
-# Lanes that an SM's pipe executes in a clock, by compute capability (CUDA C++ Programming Guide, "Arithmetic
-# Instructions"); a generation that is not named has those of the last before it.
-_FMA = {(7, 5): 64, (8, 0): 64, (8, 6): 128}
-_FP64 = {(7, 5): 2, (8, 0): 32, (8, 6): 2, (9, 0): 64, (10, 3): 2, (12, 0): 2}
-_ALU = {(7, 5): 64, (10, 0): 128}  # from 10.0 on at most: whatever adds floats may add integers too
-_IMAD, _HALF, _XU = 64, 128, 16
-# Conversions share the special functions' unit: of 9.0 that is measured, of others the Guide's highest figure stays.
-_CONVERT = {(7, 5): 64, (9, 0): 16, (10, 0): 64}
-_SCHEDULERS = 4
+_IMAD, _HALF = 64, 128  # lanes of an SM's pipe at most, of all capabilities
 _FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 
@@ -185,11 +179,7 @@ class Rates:
     def of(cls, card: Card) -> Rates:
         """Return what a card's ceilings, and where it has none its units and clock, allow."""
         sms, clock = card.device.sm_count or 1, card.sm_hz
-        major, _, minor = card.device.compute_capability.partition(".")
-        capability = (int(major or 0), int(minor or 0))
-
-        def lanes(table: Mapping[tuple[int, int], int]) -> int:
-            return next((table[key] for key in sorted(table, reverse=True) if key <= capability), min(table.values()))
+        lanes = at_most(card.device.compute_capability)
 
         def rate(name: str, each: float, derived: float) -> float:
             value = card.value(name)
@@ -208,7 +198,7 @@ class Rates:
         return cls(
             sms=sms,
             clock=clock,
-            issue=rate("issue", 1, _SCHEDULERS * sms * clock),
+            issue=rate("issue", 1, SCHEDULERS * sms * clock),
             lsu=rate("shared-read", LINE / 1e9, sms * clock),
             constant=sms * clock,
             addresses=rate("constant-hit", CONSTANT / 1e9, sms * clock),
@@ -216,13 +206,13 @@ class Rates:
             if (missed := card.value("constant-miss")) and (hit := card.value("constant-hit"))
             else 0.0,
             pipes={
-                "fma": rate("fp32", 64, per_second(lanes(_FMA))),
+                "fma": rate("fp32", 64, per_second(lanes.fp32)),
                 "imad": rate("int32", 64, per_second(_IMAD)),
                 "half": rate("half2", 128, per_second(_HALF)),
-                "alu": per_second(lanes(_ALU)),
-                "fp64": rate("fp64", 64, per_second(lanes(_FP64))),
-                "xu": rate("xu", 32, per_second(_XU)),
-                "convert": per_second(lanes(_CONVERT)),
+                "alu": per_second(lanes.alu),
+                "fp64": rate("fp64", 64, per_second(lanes.fp64)),
+                "xu": rate("xu", 32, per_second(lanes.xu)),
+                "convert": per_second(lanes.convert),
             },
             tensor=_tensor_rates(card),
             memory=memory * 1e9 if memory else None,

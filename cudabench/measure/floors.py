@@ -2,31 +2,26 @@
 
 Bytes: what must move between memory and chip, less what the L2 cache may hold, over the theoretical bandwidth.
 Operations: floating-point operations over the rate of the fastest arithmetic that the kernel's code uses. Rates are
-fused multiply-adds a clock and SM, from the throughput table of the CUDA C++ programming guide and, for tensor cores,
-from NVIDIA's architecture papers (dense; where boards of one capability differ, the fastest). They are upper bounds.
+those of `cudabench.cards.rates`, which are upper bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cudabench.cards.rates import PER_CLOCK
 from cudabench.model import DeviceInfo
 
-# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each.
+_FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
+# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
-    "7.5": {"float32": 64, "float64": 2, "float16": 512, "int8": 1024},
-    "8.0": {"float32": 64, "float64": 64, "tf32": 512, "float16": 1024, "bfloat16": 1024, "int8": 2048},
-    "8.6": {"float32": 128, "float64": 2, "tf32": 256, "float16": 512, "bfloat16": 512, "int8": 1024},
-    "8.9": {"float32": 128, "float64": 2, "tf32": 256, "float16": 512, "bfloat16": 512, "int8": 1024, "float8": 1024},
-    "9.0": {
-        "float32": 128,
-        "float64": 128,
-        "tf32": 1024,
-        "float16": 2048,
-        "bfloat16": 2048,
-        "int8": 4096,
-        "float8": 4096,
-    },
+    name: {
+        "float32": rates.fp32,
+        "float64": max(rates.fp64, rates.tensor.get("fp64", 0)),
+        **{_FORMATS[number]: each for number, each in rates.tensor.items() if number in _FORMATS},
+    }
+    for name, rates in PER_CLOCK.items()
+    if name in ("7.5", "8.0", "8.6", "8.9", "9.0")
 }
 
 

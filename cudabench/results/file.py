@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from cudabench import __version__
 from cudabench.cards import Ceiling
 from cudabench.cards.fleet import Card, Fleet, Group, SlowCard
+from cudabench.cards.load import MEASURED, known_as, measured_file, shipped
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
@@ -98,7 +99,7 @@ class ResultsFile:
 
     def device_of(self, result: Result) -> DeviceInfo | None:
         """Return the device that a result is of."""
-        return next((d for d in self.devices if result.device == f"{d.kind}:{d.index}"), self.device)
+        return next((d for d in self.devices if result.device in d.words), self.device)
 
     def by_device(self) -> list[ResultsFile]:
         """Return a file for each device; this one where there is one device or none."""
@@ -188,6 +189,23 @@ def load(path: str | Path) -> ResultsFile:
             f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one."
         )
     return found[0]
+
+
+def load_named(name: str) -> ResultsFile:
+    """Return what a card of this name can do where the package knows one and no file is called so, else read the
+    results file. Raises CudabenchError as `load` does."""
+    known = known_card(name)
+    if known in MEASURED:
+        return load(measured_file(known))
+    if known:
+        card = shipped(known)
+        return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
+    return load(name)
+
+
+def known_card(name: str) -> str | None:
+    """Return the card of the package that a name means where no file is called so, None for every other name."""
+    return None if Path(name).exists() else known_as(name)
 
 
 def load_all(path: str | Path) -> list[ResultsFile]:

@@ -1,35 +1,13 @@
 """What clocks and units of a card allow, as far as they are known: the theoretical value beside each measured one.
 
-Units a clock and multiprocessor are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
-Instructions"; of tensor cores, and of float64 on those, of NVIDIA's architecture papers (Turing, A100, GA102, Ada,
-H100), dense and for the fastest boards of a capability. What NVIDIA does not say is not here.
+Units a clock and multiprocessor are those of `cudabench.cards.rates`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from cudabench.measure.floors import FMA_PER_CLOCK
+from cudabench.cards.rates import PER_CLOCK, SCHEDULERS, SHARED_BYTES
 from cudabench.model import DeviceInfo
 
-# By compute capability: results a clock and multiprocessor. fp32, fp64 and int32 are multiply-adds of 32, 64 and 32
-# bits; half2 multiply-adds of 16 bits; xu special functions.
-_RESULTS: Mapping[str, Mapping[str, int]] = {
-    "7.5": {"fp32": 64, "fp64": 2, "int32": 64, "xu": 16, "half2": 128},
-    "8.0": {"fp32": 64, "fp64": 32, "int32": 64, "xu": 16, "half2": 256},
-    "8.6": {"fp32": 128, "fp64": 2, "int32": 64, "xu": 16, "half2": 128},
-    "8.9": {"fp32": 128, "fp64": 2, "int32": 64, "xu": 16, "half2": 128},
-    "9.0": {"fp32": 128, "fp64": 64, "int32": 64, "xu": 16, "half2": 256},
-    "10.0": {"fp32": 128, "fp64": 64, "xu": 16},
-    "12.0": {"fp32": 128, "fp64": 2, "xu": 16},
-}
-_TENSOR = {
-    "tensor-tf32": "tf32", "tensor-bf16": "bfloat16", "tensor-fp16": "float16", "tensor-int8": "int8",
-    "wgmma-tf32": "tf32", "wgmma-bf16": "bfloat16", "wgmma-fp16": "float16", "wgmma-int8": "int8",
-}  # fmt: skip
-_TENSOR_FP64 = {"8.0": 64, "9.0": 128}  # capabilities whose tensor cores have float64
-_SCHEDULERS = 4  # a multiprocessor, each one instruction a clock: all capabilities from 7.0
-_SHARED_BYTES = 128  # 32 banks of 4 bytes a clock
 _MEMORY = ("memory-copy", "memory-read", "memory-write")
 _NO_FIGURE = {
     "l2-read": "NVIDIA names no bandwidth of the L2",
@@ -73,19 +51,16 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
 
 def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
     """Return operations of a result, and results a clock and multiprocessor."""
-    known = _RESULTS.get(capability)
+    known = PER_CLOCK.get(capability)
     if known is None:
         return None
     if name == "shared-read":
         # On 7.5 a load unit is half as wide as the banks.
-        return (1, _SHARED_BYTES) if capability != "7.5" else None
+        return (1, SHARED_BYTES) if capability != "7.5" else None
     if name == "issue":
-        return 1, _SCHEDULERS
+        return 1, SCHEDULERS
     if name == "xu":
-        return 1, known[name]
-    units = known.get(name)
-    if name == "tensor-fp64":
-        units = _TENSOR_FP64.get(capability)
-    elif name in _TENSOR:
-        units = FMA_PER_CLOCK.get(capability, {}).get(_TENSOR[name])
+        return 1, known.xu
+    unit, _, number = name.partition("-")
+    units = known.tensor.get(number) if unit in ("tensor", "wgmma") else getattr(known, name, None)
     return None if units is None else (2, units)

@@ -27,9 +27,10 @@ class Run:
 
     @classmethod
     def load(cls, path: str) -> Run:
-        """Read a results file. Raises CudabenchError as `results.file.load` does."""
-        file = results.load(path)
-        return cls(file, path, datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc))
+        """Read a results file, or a card's by its name. Raises CudabenchError as `results.file.load` does."""
+        file = results.load_named(path)
+        when = EPOCH if results.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
+        return cls(file, path, when)
 
 
 def short_size(result: Result) -> str:

@@ -1,0 +1,126 @@
+"""Cards that nobody measured: a line of published figures each, and the ceilings that follow from them.
+
+A line has what NVIDIA publishes of a board: multiprocessors, boost clock, width and speed of the memory, sizes. What it
+can do at most is made of that and of the rates of its architecture (`cudabench.cards.rates`); a test holds the products
+against the published peaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.model import DeviceInfo
+
+# Bytes of the L2 that one of its slices holds, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
+# slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
+L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
+SLICE_BYTES = 64  # that a slice moves in a clock
+# Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).
+_CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
+
+
+class Sheet(NamedTuple):
+    """One card: its name as the driver says it, capability, SMs, boost clock in MHz, bits of the memory's bus and Gbit/s
+    of each, MiB of L2, GiB of memory."""
+
+    name: str
+    compute_capability: str
+    sms: int
+    mhz: int
+    bus: int
+    gbps: float
+    l2_mib: float
+    memory_gib: int
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The card as a results file has it."""
+        return DeviceInfo(
+            self.name,
+            "cuda",
+            self.compute_capability,
+            sm_count=self.sms,
+            l2_bytes=int(self.l2_mib * (1 << 20)),
+            peak_gbps=self.bus / 8 * self.gbps,
+            clocks={"sm_mhz": self.mhz, "memory_mhz": round(self.gbps * 500)},
+            memory_bytes=self.memory_gib << 30,
+        )
+
+
+SHEETS = {
+    "a100": Sheet("NVIDIA A100-SXM4-80GB", "8.0", 108, 1410, 5120, 3.186, 40, 80),
+    "l4": Sheet("NVIDIA L4", "8.9", 58, 2040, 192, 12.5, 48, 24),
+    "t4": Sheet("Tesla T4", "7.5", 40, 1590, 256, 10, 4, 16),
+    "rtx4090": Sheet("NVIDIA GeForce RTX 4090", "8.9", 128, 2520, 384, 21, 72, 24),
+    "rtx5090": Sheet("NVIDIA GeForce RTX 5090", "12.0", 170, 2407, 512, 28, 96, 32),
+    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),  # of its memory 8 TB/s are published
+    "gh200": Sheet("NVIDIA GH200 480GB", "9.0", 132, 1980, 6144, 5.238, 60, 96),
+    "l40s": Sheet("NVIDIA L40S", "8.9", 142, 2520, 384, 18, 96, 48),
+    "l40": Sheet("NVIDIA L40", "8.9", 142, 2490, 384, 18, 96, 48),
+    "a40": Sheet("NVIDIA A40", "8.6", 84, 1740, 384, 14.5, 6, 48),
+    "a30": Sheet("NVIDIA A30", "8.0", 56, 1440, 3072, 2.43, 24, 24),
+    "a10": Sheet("NVIDIA A10", "8.6", 72, 1695, 384, 12.5, 6, 24),
+    "a6000": Sheet("NVIDIA RTX A6000", "8.6", 84, 1800, 384, 16, 6, 48),
+    "rtx6000ada": Sheet("NVIDIA RTX 6000 Ada Generation", "8.9", 142, 2505, 384, 20, 96, 48),
+    "rtx5080": Sheet("NVIDIA GeForce RTX 5080", "12.0", 84, 2617, 256, 30, 64, 16),
+    "rtx5070ti": Sheet("NVIDIA GeForce RTX 5070 Ti", "12.0", 70, 2452, 256, 28, 48, 16),
+    "rtx5070": Sheet("NVIDIA GeForce RTX 5070", "12.0", 48, 2512, 192, 28, 48, 12),
+    "rtx4080": Sheet("NVIDIA GeForce RTX 4080", "8.9", 76, 2505, 256, 22.4, 64, 16),
+    "rtx4070ti": Sheet("NVIDIA GeForce RTX 4070 Ti", "8.9", 60, 2610, 192, 21, 48, 12),
+    "rtx4070": Sheet("NVIDIA GeForce RTX 4070", "8.9", 46, 2475, 192, 21, 36, 12),
+    "rtx4060": Sheet("NVIDIA GeForce RTX 4060", "8.9", 24, 2460, 128, 17, 24, 8),
+    "rtx3090": Sheet("NVIDIA GeForce RTX 3090", "8.6", 82, 1695, 384, 19.5, 6, 24),
+    "rtx3080": Sheet("NVIDIA GeForce RTX 3080", "8.6", 68, 1710, 320, 19, 5, 10),
+    "rtx3070": Sheet("NVIDIA GeForce RTX 3070", "8.6", 46, 1725, 256, 14, 4, 8),
+    "rtx3060": Sheet("NVIDIA GeForce RTX 3060", "8.6", 28, 1777, 192, 15, 3, 12),
+    "rtx2080ti": Sheet("NVIDIA GeForce RTX 2080 Ti", "7.5", 68, 1545, 352, 14, 5.5, 11),
+    "orin": Sheet("Orin", "8.7", 16, 1300, 256, 6.4, 4, 64),  # Jetson AGX Orin, 64 GB
+}
+
+
+def ceilings(key: str) -> dict[str, Ceiling]:
+    """Return what a card can do at most, by name."""
+    return {
+        name: Ceiling(name, KINDS[name].group, value, KINDS[name].unit, top, source="datasheet", reason=reason)
+        for name, value, top, reason in _derived(key, SHEETS[key])
+    }
+
+
+def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
+    """Yield name, value, what units allow, and what that is made of."""
+    device, rates = sheet.device, at_most(sheet.compute_capability)
+    clocks = sheet.sms * sheet.mhz * 1e6
+    made = f"{sheet.sms} SMs x {sheet.mhz} MHz"
+    for name in ("memory-copy", "memory-read", "memory-write"):
+        peak = device.peak_gbps or 0.0
+        yield name, peak, peak, f"{sheet.bus} bits x {sheet.gbps:g} Gbit/s"
+    if sheet.compute_capability in L2_SLICE:
+        slices = (device.l2_bytes or 0) // L2_SLICE[sheet.compute_capability]
+        top = slices * SLICE_BYTES * sheet.mhz * 1e6 / 1e9
+        yield "l2-read", top, top, f"{slices} slices x {SLICE_BYTES} bytes a clock"
+    # As many integers as floats where no rate is published.
+    units: dict[str, tuple[int, float]] = {"fp32": (2, rates.fp32), "fp64": (2, rates.fp64)}
+    units |= {"int32": (2, rates.int32 or rates.fp32), "xu": (1, rates.xu), "issue": (1, SCHEDULERS)}
+    units |= {"shared-read": (1, SHARED_BYTES / 1e9), "global-atomic-same": (1, 1 / sheet.sms)}
+    for name, (factor, each) in units.items():
+        top = factor * each * clocks
+        shown = "one a clock" if name == "global-atomic-same" else f"{made} x {_shown(name, each)} a clock"
+        yield name, top, top, shown + (" x 2" if factor == 2 else "")
+    for kind, each in rates.tensor.items():
+        # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has sums of its own.
+        halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
+        top = 2 * each * clocks
+        note = f"{made} x {each} a clock x 2" + ("; half of it summed in float32, as all GeForce boards do" * (halved < 1))
+        for unit in ("tensor", "wgmma") if sheet.compute_capability == "9.0" else ("tensor",):
+            if f"{unit}-{kind}" in KINDS:
+                yield f"{unit}-{kind}", halved * top, top if kind == "fp16" else halved * top, note
+    for name, taken in zip(("memory-latency", "l2-latency", "shared-latency"), _CLOCKS.get(key, ()), strict=False):
+        seconds = taken / (sheet.mhz * 1e6)
+        yield name, seconds, seconds, f"{taken} clocks at {sheet.mhz} MHz, published microbenchmarks (arXiv 2402.13499)"
+
+
+def _shown(name: str, each: float) -> str:
+    return f"{SHARED_BYTES} bytes" if name == "shared-read" else f"{each:g}"

@@ -1,0 +1,69 @@
+"""What one multiprocessor of each architecture does in a clock, in one table.
+
+Results a clock and SM are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"; of
+tensor cores, and of float64 on those, of NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin, Ada, H100,
+Blackwell), dense and for the fastest boards of a capability. What NVIDIA does not say is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SCHEDULERS = 4  # of a multiprocessor, each one instruction a clock: all capabilities from 7.0
+SHARED_BYTES = 128  # 32 banks of 4 bytes a clock
+
+
+@dataclass(frozen=True)
+class PerClock:
+    """Results a clock and SM: multiply-adds of 32 and 64 bits, of 32-bit integers and of 16 bits, special functions;
+    additions of integers and conversions at most. None where no rate is published.
+
+    tensor: multiply-adds of the tensor cores by number format, summed in float16 where that is faster.
+    """
+
+    fp32: int
+    fp64: int
+    int32: int | None = 64
+    half2: int | None = None
+    xu: int = 16
+    alu: int = 64
+    convert: int = 64
+    tensor: Mapping[str, int] = field(default_factory=dict)
+
+
+def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -> dict[str, int]:
+    """Return the rates of tensor cores by that of float16: of TF32 half of it, of eight bits twice."""
+    return {
+        **({"tf32": fp16 // 2, "bf16": fp16} if bf16 else {}),
+        "fp16": fp16,
+        "int8": 2 * fp16,
+        **({"fp8": 2 * fp16} if fp8 else {}),
+        **({"fp64": fp64} if fp64 else {}),
+    }
+
+
+# Conversions of 9.0 share the special functions' unit: that is measured; of others the Guide's highest figure stays.
+# From 10.0 on whatever adds floats may add integers too, so that as many integers as floats are the most.
+PER_CLOCK: Mapping[str, PerClock] = {
+    "7.5": PerClock(64, 2, half2=128, tensor=_tensor(512, bf16=False)),
+    "8.0": PerClock(64, 32, half2=256, tensor=_tensor(1024, fp64=64)),
+    "8.6": PerClock(128, 2, half2=128, tensor=_tensor(512)),
+    "8.7": PerClock(128, 2, half2=256, tensor=_tensor(1024)),
+    "8.9": PerClock(128, 2, half2=128, tensor=_tensor(512, fp8=True)),
+    "9.0": PerClock(128, 64, half2=256, convert=16, tensor=_tensor(2048, fp8=True, fp64=128)),
+    "10.0": PerClock(128, 64, int32=None, alu=128, tensor=_tensor(4096, fp8=True, fp64=64)),
+    "10.3": PerClock(128, 2, int32=None, alu=128),
+    "12.0": PerClock(128, 2, int32=None, alu=128, tensor=_tensor(512, fp8=True)),
+}
+
+
+def at_most(compute_capability: str) -> PerClock:
+    """Return what is known of a capability such as '9.0': its own rates, else those of the last before it."""
+
+    def number(text: str) -> tuple[int, int]:
+        major, _, minor = text.partition(".")
+        return int(major or 0), int(minor or 0)
+
+    before = [name for name in PER_CLOCK if number(name) <= number(compute_capability)]
+    return PER_CLOCK[max(before, key=number, default="7.5")]
