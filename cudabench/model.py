@@ -801,6 +801,18 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class CardLimits:
+    """What the resources of one of several cards allow a kernel; of a datasheet's card they are bounds of bounds."""
+
+    card: Annotated[str, "What --on calls it: h100, or the file of its ceilings."]
+    on: Annotated[str, "The card's name, and whether its ceilings are measured or a datasheet's, as limits_on has it."]
+    measured: Annotated[bool, "Whether all its ceilings are measured."]
+    launch_s: Annotated[float | None, "What of each limit is the launch itself; null where nobody measured that."]
+    per_hour: Annotated[float | None, "What the card costs an hour, by --price."]
+    limits: Annotated[tuple[Limit, ...], "What each of its resources allows at best, the longest time first."]
+
+
+@dataclass(frozen=True)
 class Counted:
     """What of a measured kernel the simulator ran for its counts, which are scaled to all blocks."""
 
@@ -981,6 +993,11 @@ class Result:
     ] = None
     limits_on: Annotated[
         str | None, "The card that the limits are of, and whether its ceilings are measured or a datasheet's."
+    ] = None
+    limits_by_card: Annotated[
+        tuple[CardLimits, ...] | None,
+        "With several cards: the same of each card that runs this result's architecture, the first of them as in "
+        "limits; null with one card.",
     ] = None
     counted: Annotated[
         Counted | None,

@@ -170,7 +170,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
     chosen = operations.get(operation)
     (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
     settings = Settings(cpu=False, cache=cache)
-    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), card=cards.load(card)).simulate(case)
+    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).simulate(case)
 
 
 def seconds(result: Result, resource: str) -> float:
@@ -642,7 +642,7 @@ def test_on_and_limits_are_for_one_kind_of_device() -> None:
         options.priced(given, Choice("cuda"))
     with pytest.raises(UsageError, match="use --on"):
         options.priced({"card": None, "limits": True}, Choice("sim"))
-    assert options.priced({"card": None, "limits": True}, Choice("cuda")) is None
+    assert options.priced({"card": None, "limits": True}, Choice("cuda")) == ()
 
 
 def test_the_code_is_the_cards() -> None:

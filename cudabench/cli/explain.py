@@ -12,6 +12,7 @@ import click
 
 from cudabench import operations
 from cudabench.cli import options as families
+from cudabench.cli import pricing
 from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import UsageError
@@ -19,7 +20,7 @@ from cudabench.errors import UsageError
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.model import Case, Watch
+    from cudabench.model import Case, Result, Watch
     from cudabench.plan.series import Series
 
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
@@ -113,7 +114,9 @@ def _explain(name: str, **given: Any) -> int:
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
-    request = request_of(operation, {**given, "device": simulated(families.on_device(given))})
+    several = pricing.several(given, simulated=True)
+    device = "sim" if several else simulated(families.on_device(given))
+    request = request_of(operation, {**given, "device": device})
     series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
     return explain([series], asdict(request), given)
 
@@ -134,20 +137,21 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     from cudabench.cli.operation import exit_code
     from cudabench.measure.run import Run
 
-    choice = devices.choose(simulated(families.on_device(given)))
+    several = pricing.several(given, simulated=True)
+    choices = several.choices if several else (devices.choose(simulated(families.on_device(given))),)
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     run = Run(
         series,
-        [choice],
+        choices,
         replace(families.settings(given, simulated=True), cpu=False),
         request,
         path=output.path,
         listener=outputs.Screen(output),
         trace=watched(planned, given, paired),
         record=bool(output.report),
-        card=families.priced(given, choice),
+        cards=several.cards if several else families.priced(given, choices[0]),
     )
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
     outputs.carry_out(run, output, run.collect, show)
@@ -158,24 +162,35 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
+    from cudabench.cli import output as outputs
     from cudabench.plan import chapters
     from cudabench.render import console, explanation, side_by_side
 
     out = console.tables(output.to_stdout)
-    if paired and all(result.access is not None for result in run.file.results):
-        side_by_side.show(out, *run.file.results, threads=threads, banks=banks)
+    if run.by_card:
+        outputs.tables(run, output)
+    if len(run.devices) > 1:
+        out.print(f"Line by line in the code of {run.cards[0].key}, {run.cards[0].architecture}:", style="bold")
+    results = _of_first(run, run.file.results)
+    if paired and all(result.access is not None for result in results):
+        side_by_side.show(out, *results, threads=threads, banks=banks)
         return
     for outcome in run.outcomes:
         ideas = chapters.ideas(outcome.operation)
-        for result in outcome.results:
+        for result in _of_first(run, outcome.results):
             explanation.show(
                 out,
                 result,
                 threads=threads,
                 banks=banks,
-                ladder=[one for one in outcome.results if one.limits],
+                ladder=[one for one in _of_first(run, outcome.results) if one.limits],
                 ideas=ideas,
             )
+
+
+def _of_first(run: Run, results: Sequence[Result]) -> list[Result]:
+    """Return the results of the first device: of several cards those of the first one's code."""
+    return [result for result in results if result.device == run.devices[0].name]
 
 
 def simulated(device: str, verb: str = "explain") -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
-from cudabench.cli import complete
+from cudabench.cli import complete, pricing
 from cudabench.cli import options as families
 from cudabench.cli.arguments import MAX_DIGITS, Numbers, SpreadCommand
 from cudabench.errors import (
@@ -164,20 +164,21 @@ def _run(name: str, **given: Any) -> int:
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
-    given["device"] = families.on_device(given)
+    several = pricing.several(given)
+    given["device"] = "sim" if several else families.on_device(given)
     request = request_of(operation, given)
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series = [
         Series(partial(operations.get, name), tuple(cases.build(operation, one))) for one in _sized(request, given)
     ]
     limits = families.thresholds(given)
-    chosen = devices.choose_all(given["device"])
+    chosen = several.choices if several else devices.choose_all(given["device"])
     refuse_thresholds(limits, chosen[0])
     refuse_peers(request.peers, chosen[0])
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     settings = families.settings(given, simulated=chosen[0].kind == "sim")
-    card = families.priced(given, chosen[0])
-    return measure(series, chosen, settings, record, output, limits, card=card, counted=given["limits"])
+    cards = several.cards if several else families.priced(given, chosen[0])
+    return measure(series, chosen, settings, record, output, limits, cards=cards, counted=given["limits"])
 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
@@ -215,17 +216,17 @@ def measure(
     output: Output,
     limits: Mapping[str, float],
     *,
-    card: Card | None = None,
+    cards: Sequence[Card] = (),
     counted: bool = False,
 ) -> int:
-    """Run all series, show their tables, and return the exit code; card, counted: as `Run` has them."""
+    """Run all series, show their tables, and return the exit code; cards, counted: as `Run` has them."""
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
     output.refuse_several([case.kernel for one in series for case in one.cases], chosen)
     run = Run(
         series, chosen, settings, request, path=output.path, listener=outputs.Screen(output),
-        record=bool(output.report), card=card, counted=counted,
+        record=bool(output.report), cards=cards, counted=counted,
     )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
     outputs.carry_out(run, output, run.collect, outputs.tables)

@@ -11,6 +11,7 @@ import click
 from cudabench.cards import load as cards
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite
+from cudabench.cli.pricing import price_option
 from cudabench.errors import UsageError
 from cudabench.model import Settings
 from cudabench.results.thresholds import THRESHOLDS
@@ -171,12 +172,12 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         "--on",
         "card",
         metavar="CARD",
-        help=f"In the simulator: what the counts allow at best on {', '.join(cards.NAMES)}, or the card of a "
-        "FILE.json of 'cudabench ceilings'.",
-        shell_complete=complete.words(cards.NAMES),
+        help="In the simulator: what the counts allow at best on a card, as h100, rtx4090 or the FILE.json of 'cudabench "
+        "ceilings'; on several, as h100,rtx4090,t4, or on all that are known.",
+        shell_complete=complete.words((*cards.NAMES, "all")),
     )
     limits = option("--limits", is_flag=True, help="On a GPU: count too, and name what limits each kernel.")
-    return [on, limits] if timed else [on]
+    return [on, price_option(), limits] if timed else [on, price_option()]
 
 
 def on_device(given: dict[str, Any]) -> str:
@@ -201,8 +202,8 @@ def on_device(given: dict[str, Any]) -> str:
     return device
 
 
-def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
-    """Return the card of --on, None without. Raises UsageError where --on or --limits do not fit the device."""
+def priced(given: dict[str, Any], choice: Choice) -> tuple[cards.Card, ...]:
+    """Return the card of --on, none without. Raises UsageError where --on or --limits do not fit the device."""
     if given.get("card") is not None:
         if choice.kind == "cuda":
             raise UsageError(
@@ -210,10 +211,10 @@ def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
             )
         if given.get("limits"):
             raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
-        return cards.load(given["card"])
+        return (cards.load(given["card"]),)
     if given.get("limits") and choice.kind == "sim":
         raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
-    return None
+    return ()
 
 
 def print_option() -> click.Option:

@@ -80,7 +80,8 @@ class Output:
         if len(kernels) * len(choices) > 1:
             several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
             more = ", ..." if len(kernels) > 2 else ""
-            repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else "one with --device cuda:0"
+            card = "one card with --on" if choices[0].kind == "sim" else "one with --device cuda:0"
+            repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else card
             raise UsageError(
                 f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
             )
@@ -169,13 +170,18 @@ def tables(run: Run, output: Output) -> None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
-    from cudabench.render import console, table
+    from cudabench.render import cards, console, table
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
         results = [result for one in outcomes for result in one.results]
         if results:
             first, cpus = outcomes[0], [one.cpu for one in outcomes if one.cpu]
+            if run.by_card:
+                cards.show(
+                    out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings
+                )
+                continue
             table.show(out, err, first.operation, run.file.devices, results, cpus, first.settings)
 
 

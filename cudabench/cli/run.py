@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from cudabench.cli import complete
+from cudabench.cli import complete, pricing
 from cudabench.cli import options as families
 from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.errors import UsageError
@@ -41,7 +41,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "limits",
+    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "price", "limits",
 )  # fmt: skip
 
 
@@ -231,8 +231,10 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     series, record, requests = planned(ctx, given)
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = families.thresholds(given)
-    choice = devices.choose(families.on_device(given))
-    card = families.priced(given, choice)
+    several = pricing.several(given)
+    choices = several.choices if several else (devices.choose(families.on_device(given)),)
+    choice = choices[0]
+    cards = several.cards if several else families.priced(given, choice)
     refuse_thresholds(limits, choice)
     settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
@@ -240,8 +242,10 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
-        return measure(series, [choice], settings, record, output, limits, card=card, counted=given["limits"])
-    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], card)
+        return measure(series, choices, settings, record, output, limits, cards=cards, counted=given["limits"])
+    if several:
+        raise UsageError(f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on.")
+    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], cards)
 
 
 def _fuzzed(
@@ -254,7 +258,7 @@ def _fuzzed(
     limits: dict[str, float],
     count: int,
     where: str | None,
-    card: Card | None,
+    cards: Sequence[Card],
 ) -> int:
     """Measure, then run every right kernel on other inputs; show all, and return the exit code."""
     from cudabench.cli import output as outputs
@@ -268,7 +272,7 @@ def _fuzzed(
         fuzz.Fuzz(request, choice, settings, count, where)
     screen = outputs.Screen(output)
     recorded = bool(output.report)
-    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=recorded, card=card)
+    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=recorded, cards=cards)
     run.note({**limits, "fuzz": count, "where": where})
     told: list[str] = []
 

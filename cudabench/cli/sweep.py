@@ -15,6 +15,7 @@ import click
 
 from cudabench import operations
 from cudabench.cli import options as families
+from cudabench.cli import pricing
 from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
 from cudabench.outputs import note_taken_up
@@ -237,6 +238,7 @@ def _protocol_words(given: Mapping[str, Any]) -> list[str]:
     words = ["--cache", given["cache"]] if given["cache"] != "cold" else []
     words += ["--seed", str(given["seed"])] if given["seed"] else []
     words += ["--on", given["card"]] if given["card"] else []
+    words += ["--price", given["price"]] if given["price"] else []
     return words + (["-d", given["device"]] if given["device"] != "auto" else [])
 
 
@@ -317,11 +319,14 @@ def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
     output = outputs.Output.of(_results_path(given), given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
-    choice = devices.choose(families.on_device(dict(given)))
-    settings = families.settings(dict(given), simulated=choice.kind == "sim")
-    run = _run_of(
-        asked, choice, sweep.coarse(settings), outputs.Screen(output), output, families.priced(dict(given), choice)
-    )
+    several = pricing.several(given)
+    if several and (asked.space or given["resume"]):
+        flag = "--strategy" if asked.space else "--resume"
+        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
+    choices = several.choices if several else (devices.choose(families.on_device(dict(given))),)
+    settings = families.settings(dict(given), simulated=choices[0].kind == "sim")
+    cards = several.cards if several else families.priced(dict(given), choices[0])
+    run = _run_of(asked, choices, sweep.coarse(settings), outputs.Screen(output), output, cards)
     run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": _swept(asked, given)})
     before: dict[tuple[Any, ...], Result] = {}
     if given["resume"] and Path(given["resume"]).exists():
@@ -362,7 +367,9 @@ def _results_path(given: Mapping[str, Any]) -> str | None:
     return path
 
 
-def _run_of(asked: _Asked, choice: Choice, settings: Any, screen: Any, output: Output, card: Card | None) -> Run:
+def _run_of(
+    asked: _Asked, choices: Sequence[Choice], settings: Any, screen: Any, output: Output, cards: Sequence[Card]
+) -> Run:
     """Return the run, with a series for each set of arguments and no case yet."""
     from cudabench.measure.run import Run
 
@@ -373,13 +380,13 @@ def _run_of(asked: _Asked, choice: Choice, settings: Any, screen: Any, output: O
         firsts.setdefault(id(point.series.make), point)
     run = Run(
         [replace(point.series, cases=(point.case,)) for point in firsts.values()],
-        [choice],
+        choices,
         settings,
         asked.record,
         path=output.path,
         listener=screen,
         record=bool(output.report),
-        card=card,
+        cards=cards,
     )
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
@@ -447,4 +454,7 @@ def _show(
         given["resume"] or given["json_path"],
     )
     out = console.tables(output.to_stdout)
+    if run.by_card:
+        view.report_by_card(out, swept, run.cards)
+        return
     (heatmap if asked.blocks_only else view).report(out, swept)

@@ -317,6 +317,13 @@ def limits(work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int 
     return tuple(sorted(found, key=lambda limit: (-limit.time_s, limit.resource != "start")))
 
 
+def launch_of(card: Card, cache: str) -> float | None:
+    """Return what of each limit on a card is the launch itself; None where nobody measured that."""
+    if card.value("launch-alone") is None:
+        return None
+    return Rates.of(card).alone if cache == "cold" else 0.0
+
+
 def _sampled(work: Sequence[Work]) -> str:
     ran, blocks = sum(one.footprint.ran for one in work), sum(one.footprint.blocks for one in work)
     return f"; counted on {ran} of {blocks} blocks" if ran < blocks else ""

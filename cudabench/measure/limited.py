@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,7 +11,7 @@ from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
 from cudabench.explain import limits, merged, moved
 from cudabench.measure.context import constants_of
-from cudabench.model import Case, Limit, Operation, Problem, Settings, Watch
+from cudabench.model import CardLimits, Case, Limit, Operation, Problem, Settings, Watch
 from cudabench.occupancy import occupancy
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.sass import Function
@@ -123,6 +123,24 @@ def limits_of(
     Without nvdisasm the machine code is not read, and what it decides is left out.
     """
     return limits.limits(work_of(device, case, run), card, cache=settings.cache, moved=moved)
+
+
+def by_card(
+    device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
+) -> tuple[CardLimits, ...]:
+    """Return the limits of such a case on each of several cards of its architecture."""
+    work = work_of(device, case, run)
+    return tuple(
+        CardLimits(
+            card.key,
+            card.title,
+            card.source == "measured",
+            limits.launch_of(card, settings.cache),
+            card.per_hour,
+            limits.limits(work, card, cache=settings.cache, moved=moved),
+        )
+        for card in cards
+    )
 
 
 def work_of(device: SimDevice, case: Case, run: Run) -> list[limits.Work]:

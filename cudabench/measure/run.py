@@ -64,7 +64,7 @@ class Run:
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator, `card` prices
+    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator, `cards` price
     its counts, `record` keeps what a report's page draws, with the text of the sources. With `counted` or `record` what
     a GPU has measured is counted in the simulator afterwards, and held against the card's limits. Without `provenance`
     the file does not say where it comes from, which takes some milliseconds to find out.
@@ -81,7 +81,7 @@ class Run:
         listener: Listener | None = None,
         trace: Watch = False,
         record: bool = False,
-        card: Card | None = None,
+        cards: Sequence[Card] = (),
         counted: bool = False,
         provenance: bool = True,
     ) -> None:
@@ -91,7 +91,7 @@ class Run:
                 "--device sim."
             )
         self.devices, self.path, self.trace, self.record = devices, path, trace, record
-        self.card, self.counted = card, counted or record
+        self.cards, self.counted = tuple(cards), counted or record
         self.listener = listener or Listener()
         self._end: float | None = None  # of time.monotonic(): when the budget is spent
         self._later = 0  # kernels of the sessions that are still to come
@@ -104,14 +104,16 @@ class Run:
                 **asdict(self.outcomes[0].settings),
                 **request,
                 "kernels": list(dict.fromkeys(case.kernel for one in series for case in one.cases)),
-                "device": devices[0].name if len(devices) == 1 else "all",
+                "device": devices[0].name if len(devices) == 1 else "sim" if devices[0].kind == "sim" else "all",
             },
             tool=versions(devices[0]),
             host=probe.host(),
         )
 
-        if card is not None:
-            self.note({"on": roofs(card)})
+        if self.cards:
+            self.note({"on": roofs(self.cards[0])})
+        if self.by_card:
+            self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
         self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
@@ -119,6 +121,11 @@ class Run:
             self.file.listings = {name: listing(joined(parts)) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
+
+    @property
+    def by_card(self) -> bool:
+        """Whether results are held against several cards, or a card's price."""
+        return len(self.cards) > 1 or any(card.per_hour is not None for card in self.cards)
 
     def note(self, settings: Mapping[str, Any]) -> None:
         """Add to what the file says was asked for."""
@@ -180,12 +187,16 @@ class Run:
                 self.write()
 
     @contextmanager
-    def one_by_one(self, kernels: int) -> Generator[Callable[[Series, Case], Result], None, None]:
-        """Give what runs one case on the first device, keeps its result and returns it; about `kernels` will run.
+    def one_by_one(
+        self, kernels: int, device: Choice | None = None
+    ) -> Generator[Callable[[Series, Case], Result], None, None]:
+        """Give what runs one case on a device, left out the first, keeps its result and returns it; about `kernels` will
+        run.
 
         Cases of one series after the other share a worker, with its inputs and references. What a problem asks for and
         cannot have, such as too much memory, is a failed result.
         """
+        on = device or self.devices[0]
         with self._told(kernels), ExitStack() as stack:
             current: _Lane | None = None
 
@@ -194,12 +205,12 @@ class Run:
                 outcome = self.outcome(series)
                 if current is None or current.outcome is not outcome or current.over:
                     stack.close()
-                    current = stack.enter_context(_Lane(self, outcome))
+                    current = stack.enter_context(_Lane(self, outcome, on))
                 try:
                     result = current.measure(case)
                 except (OutOfMemory, UsageError, UnsupportedFeature) as error:
                     skipped = isinstance(error, UnsupportedFeature)
-                    blank = describe(case, self.devices[0].name)
+                    blank = describe(case, on.name)
                     result = replace(blank, status="skipped" if skipped else "failed", reason=str(error))
                     self._done += 1
                 outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
@@ -278,7 +289,7 @@ class Run:
             record=self.record,
             cpu=outcome.cpu,
             budget=budget,
-            card=self.card,
+            cards=self.cards,
         )
         yield from self._noted(outcome, events)
 
@@ -326,10 +337,10 @@ def listing(text: str) -> str:
 class _Lane:
     """A session that is fed cases of one series one by one, and is over once it has ended by itself."""
 
-    def __init__(self, run: Run, outcome: Outcome) -> None:
+    def __init__(self, run: Run, outcome: Outcome, device: Choice) -> None:
         self.outcome, self.over = outcome, False
         self._waiting: deque[Case] = deque()
-        self._events = run._events(outcome, run.devices[0], self._cases(), outcome.settings)
+        self._events = run._events(outcome, device, self._cases(), outcome.settings)
 
     def _cases(self) -> Iterator[Case]:
         while self._waiting:

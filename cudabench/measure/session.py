@@ -150,7 +150,7 @@ def run(
     trace: Watch = False,
     record: bool = False,
     cpu: CpuTime | None = None,
-    card: Card | None = None,
+    cards: Sequence[Card] = (),
     budget: Budget | None = None,
 ) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case. An iterator is asked for the
@@ -158,13 +158,13 @@ def run(
 
     `progress` is called often with what is being done. `trace` keeps single accesses in the simulator, `record` what a
     report's page draws. `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and
-    those whose turn comes after its end are failed. `card` prices the simulator's counts.
+    those whose turn comes after its end are failed. `cards` price the simulator's counts.
 
     Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
         yield from _simulate(
-            choice.architecture, operation(), cases, settings, progress, trace, record, cpu, card, budget
+            choice.architecture, operation(), cases, settings, progress, trace, record, cpu, cards, budget
         )
         return
     more = isinstance(cases, Iterator)
@@ -279,7 +279,7 @@ def _simulate(
     trace: Watch,
     record: bool,
     cpu: CpuTime | None,
-    card: Card | None,
+    cards: Sequence[Card],
     budget: Budget | None,
 ) -> Iterator[Event]:
     from cudabench.devices.sim import SimDevice
@@ -289,14 +289,14 @@ def _simulate(
     yield Started(device.info)
     if not isinstance(cases, Iterator) and (together := _together(operation, list(cases), settings)) > 1:
         whole = SimulatedRun(
-            operation, next(iter(cases)).problem, settings, device, trace, card=card, record=record, cpu=cpu
+            operation, next(iter(cases)).problem, settings, device, trace, cards=cards, record=record, cpu=cpu
         )
         yield from _in_parallel(whole, list(cases), together, progress, budget)
         return
     simulated = None
     for case in cases:
         simulated = simulated or SimulatedRun(
-            operation, case.problem, settings, device, trace, card=card, record=record, cpu=cpu
+            operation, case.problem, settings, device, trace, cards=cards, record=record, cpu=cpu
         )
         if budget and budget.until(1) is None:
             yield Finished(budget.left_out(case, f"sim:{architecture}"))

@@ -14,7 +14,7 @@ from cudabench import simulator
 from cudabench.cards.load import Card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
-from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
+from cudabench.errors import CudabenchError, NoRoom, UnsupportedFeature, UsageError
 from cudabench.explain import advice, costly, drawings, machine_code, recorded
 from cudabench.measure import other_order, suspected, verify
 from cudabench.measure.context import (
@@ -36,7 +36,7 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.limited import as_loaded, limits_of, merged_in
+from cudabench.measure.limited import as_loaded, by_card, merged_in
 from cudabench.measure.modules import code_warnings
 from cudabench.model import (
     Access,
@@ -67,12 +67,13 @@ LITERALS = 4  # of a line that a warning names
 class SimulatedRun(RunContext):
     """The kernels of one run in the simulator; `output` is what the last one printed.
 
-    `record` keeps what a report's page draws, bounded. `card` prices the counts.
+    `record` keeps what a report's page draws, bounded. `cards` price the counts, those of this architecture; with
+    several a kernel that the architecture cannot run is skipped, since another may.
     """
 
     device: SimDevice
     trace: Watch = False
-    card: Card | None = None
+    cards: Sequence[Card] = ()
     disassemble: bool = True  # whether to read the machine code
     record: bool = False
     output: str = field(default="", init=False)
@@ -96,7 +97,7 @@ class SimulatedRun(RunContext):
         try:
             return self._simulate(case, blank)
         except UnsupportedFeature as error:
-            if case.named:
+            if case.named and len(self.cards) < 2:
                 raise
             return replace(blank, status="skipped", reason=str(error))
         except simulator.BudgetExceeded as stopped:
@@ -107,6 +108,8 @@ class SimulatedRun(RunContext):
             reason = f"{hazard_reason(found)}; {stopped}"
             return replace(blank, status="wrong", hazards=found, reason=reason, warnings=notes)
         except CudabenchError as error:
+            if isinstance(error, NoRoom) and len(self.cards) > 1:
+                return replace(blank, status="skipped", reason=str(error))
             if isinstance(error, UsageError) and case.named:
                 raise
             asserted = isinstance(error, simulator.KernelAssert)
@@ -154,7 +157,7 @@ class SimulatedRun(RunContext):
             progress=lambda fraction: self.progress("simulating", fraction),
             merged=merged,
             seconds=self._seconds(),
-            footprint=self.card is not None,
+            footprint=bool(self.cards),
             declared=partial(drawings.declared_shape, case),
             schedule=self.settings.schedule,
         )
@@ -177,9 +180,11 @@ class SimulatedRun(RunContext):
             result = replace(result, machine_code=self._machine_code(run, compiled))
             if self.record:
                 result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
-        if self.card is not None:
-            found = limits_of(self.device, case, run, self.card, self.settings, result.bytes)
-            result = replace(result, limits=found, limits_on=self.card.title)
+        if mine := [card for card in self.cards if len(self.cards) == 1 or card.architecture == self.device.architecture]:
+            found = by_card(self.device, case, run, mine, self.settings, result.bytes)
+            result = replace(result, limits=found[0].limits, limits_on=found[0].on)
+            if len(self.cards) > 1 or mine[0].per_hour is not None:
+                result = replace(result, limits_by_card=found)
         buffers = self.operation.buffers(self.problem)
         if run.report.trace:
             tiles = drawings.tiles(run.report, case)

@@ -109,15 +109,16 @@ def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tu
 
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
-    """Measure every point but those in `known`, whose results are taken over."""
+    """Measure every point on every device, but those in `known`, whose results are taken over."""
     left = [point for point in points if identity(point.case) not in known]
     for point in points:
         if identity(point.case) in known:
             take(run, point, known[identity(point.case)])
     run.write()
-    with run.one_by_one(len(left)) as measure:
-        for point in left:
-            measure(point.series, point.case)
+    for device in run.devices:
+        with run.one_by_one(len(left), device) as measure:
+            for point in left:
+                measure(point.series, point.case)
 
 
 def take(run: Run, point: Point, result: Result) -> Result:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cudabench.cards.load import Card
 from cudabench.measure import sweep
 from cudabench.model import Result, dim_text
 from cudabench.plan.space import Axis, text_of
+from cudabench.render import cards as by_card
 from cudabench.render.heatmap import BAD, ORDER, Swept, figures, interrupted, is_arithmetic
 from cudabench.render.table import device_line, problem_line
 from cudabench.results import compare, stats, units
@@ -51,6 +54,25 @@ def report(out: Console, swept: Swept) -> None:
     if not swept.complete:
         out.print(Text(interrupted(swept), style="yellow"), soft_wrap=True)
     for said in (*_legend(swept), *trouble_lines(swept)):
+        out.print(Text(said, style="dim"), soft_wrap=True)
+
+
+def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
+    """Print for each problem which point is best on which card, and what was left out."""
+    from rich.text import Text
+
+    groups = [
+        (f"{text_of(dict(problem))}: {line}" if problem else line, results)
+        for problem, results in sweep.by_problem(swept.results, swept.axes).items()
+        for line in [f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"]
+    ]
+
+    def label(result: Result) -> str:
+        where = {axis.name: result.parameters[axis.name] for axis in swept.axes if not axis.problem}
+        return text_of(where) or dim_text(result.block)
+
+    by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
+    for said in trouble_lines(replace(swept, results=())):
         out.print(Text(said, style="dim"), soft_wrap=True)
 
 

@@ -1,0 +1,81 @@
+"""Reads which cards --on names, and what --price says of them. Pure, but for files of ceilings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cudabench.cards.load import NAMES, Card, known_as, load, shipped
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.text import line
+
+ALL, NONE = "all", "none"
+_EXAMPLE = "as in --price h100=2.69,l4=0.7"
+
+
+def is_several(text: str) -> bool:
+    """Whether --on names several cards, rather than one or a file whose name has a comma."""
+    return text.lower() == ALL or ("," in text and not Path(text).exists())
+
+
+def cards(text: str) -> tuple[Card, ...]:
+    """Return the cards of --on, in its order. Raises UsageError for a list that is no list of cards, and errors as
+    `load` does."""
+    if text.lower() == ALL:
+        return tuple(map(shipped, NAMES))
+    found: list[Card] = []
+    for word in text.split(",") if is_several(text) else [text]:
+        name = word.strip()
+        if not name:
+            raise UsageError(
+                f"--on {line(text)} has nothing between two commas: write names with one comma between them, as in "
+                "--on h100,t4."
+            )
+        if name.lower() in (ALL, NONE):
+            meant = "every card" if name.lower() == ALL else "no card"
+            raise UsageError(f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}.")
+        card = load(name)
+        if any(one.key == card.key for one in found):
+            raise UsageError(f"--on {line(text)} names {line(card.key)} twice: name each card once.")
+        found.append(card)
+    return tuple(found)
+
+
+def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
+    """Return the cards with what --price says that they cost an hour. Raises UsageError for a price that is none, and
+    for a card that is not among them."""
+    prices = dict(_prices(found, text))
+    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)
+
+
+def _prices(found: Sequence[Card], text: str) -> Iterator[tuple[str, float]]:
+    seen: set[str] = set()
+    keys = [card.key for card in found]
+    for piece in text.split(","):
+        name, equals, amount = (part.strip() for part in piece.rpartition("="))
+        if not (name and equals and amount):
+            said = line(piece.strip()) or "nothing between two commas"
+            raise UsageError(f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.")
+        key = name if name in keys else known_as(name) or name
+        if key not in keys:
+            near = did_you_mean(key, keys)
+            raise UsageError(
+                f"--price {line(text)}: {line(name)} is not one of the cards of --on ({', '.join(map(line, keys))}): "
+                f"add it there, or leave its price out.{near}"
+            )
+        if key in seen:
+            raise UsageError(f"--price {line(text)} has two prices of {line(key)}: keep one.")
+        seen.add(key)
+        yield key, _price(amount, piece.strip())
+
+
+def _price(amount: str, piece: str) -> float:
+    try:
+        value = float(amount)
+    except ValueError:
+        raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
+    if not 0 <= value < math.inf:
+        raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
+    return value
