@@ -587,9 +587,11 @@ class DeviceInfo:
     index: Annotated[int | None, "The card's number on its host: cuda:N."] = None
 
     @property
-    def words(self) -> tuple[str, str]:
+    def label(self) -> str:
         """What results call it: cuda:0 by its number, sim:sm_90 by its architecture."""
-        return f"{self.kind}:{self.index}", f"{self.kind}:sm_{self.compute_capability.replace('.', '')}"
+        if self.kind == "sim":
+            return f"sim:sm_{self.compute_capability.replace('.', '')}"
+        return f"cuda:{self.index}"
 
 
 # What came of it ----------------------------------------------------------------------------------------------------

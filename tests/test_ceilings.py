@@ -25,7 +25,7 @@ from cudabench.model import DeviceInfo
 from cudabench.occupancy import capability
 from cudabench.results import ceilings as results
 from cudabench.results import plot
-from cudabench.results.file import ResultsFile, load, parse
+from cudabench.results.file import ResultsFile, load, load_named, parse
 from cudabench.toolchain import compiler
 from cudabench.toolchain.record import Compiled
 from tests.ceilings_device import INFO, SimulatedGpu, scale
@@ -505,15 +505,20 @@ def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tm
     replace(card("None"), ceilings=nothing).write(tmp_path / "none.json")
     assert "no ceiling in common" in cudabench("compare", two[0], tmp_path / "none.json").err
     assert cudabench("compare", two[0], tmp_path / "nan.json").code == 0
-    sheet = [replace(one, source="datasheet") for one in card("Sheet").ceilings]
+    sheet = [replace(one, value=one.theoretical, source="datasheet") for one in card("Sheet").ceilings]
     replace(card("Sheet"), ceilings=sheet).write(tmp_path / "sheet.json")
     ran = cudabench("compare", two[0], tmp_path / "sheet.json")
+    assert (ran.code, "of both cards what their clocks and units allow is compared" in ran.out) == (0, True)
+    replace(card("Sheet"), ceilings=[replace(one, theoretical=None) for one in sheet]).write(tmp_path / "sheet.json")
+    bare = [replace(one, theoretical=None) for one in card("Bare").ceilings]
+    replace(card("Bare"), ceilings=bare).write(tmp_path / "bare.json")
+    ran = cudabench("compare", tmp_path / "bare.json", tmp_path / "sheet.json")
     assert (ran.code, "measured and the other's are of a datasheet" in ran.err) == (2, True)
     replace(card("Part"), ceilings=[*sheet[:1], *card("Part").ceilings[1:]]).write(tmp_path / "part.json")
     row = next(
         line for line in cudabench("compare", two[0], tmp_path / "part.json").out.splitlines() if sheet[0].name in line
     )
-    assert row.split()[-1] == "-"
+    assert row.split()[1:] == ["2.000", "GB/s", "2.000", "GB/s", "1.00x", "1.000", "GB/s"]
 
 
 def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
@@ -530,8 +535,7 @@ def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
 
 def test_no_plot_of_what_does_not_compare() -> None:
     """A measured card and one of a datasheet have no bar in common, which is said; two measured ones are both named."""
-    shipped = Path(cards.__file__).parent
-    h200, h100, a100 = (load(shipped / f"{name}.json") for name in ("h200", "h100", "a100"))
+    h200, h100, a100 = map(load_named, ("h200", "h100", "a100"))
     with pytest.raises(CudabenchError, match="not held against a datasheet's"):
         plot.draw([h200, a100], ["h200.json", "a100.json"])
     title = plot.draw([h200, h100], ["h200.json", "h100.json"]).get_suptitle()

@@ -23,8 +23,8 @@ _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
 class Sheet(NamedTuple):
-    """One card: its name as the driver says it, capability, SMs, boost clock in MHz, bits of the memory's bus and Gbit/s
-    of each, MiB of L2, GiB of memory."""
+    """One card: its name as the driver says it, capability, SMs, boost clock in MHz, bits of the memory's bus and
+    Gbit/s of each, MiB of L2, GiB of memory."""
 
     name: str
     compute_capability: str
@@ -113,7 +113,9 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has sums of its own.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
         top = 2 * each * clocks
-        note = f"{made} x {each} a clock x 2" + ("; half of it summed in float32, as all GeForce boards do" * (halved < 1))
+        note = f"{made} x {each} a clock x 2" + (
+            "; half of it summed in float32, as all GeForce boards do" * (halved < 1)
+        )
         for unit in ("tensor", "wgmma") if sheet.compute_capability == "9.0" else ("tensor",):
             if f"{unit}-{kind}" in KINDS:
                 yield f"{unit}-{kind}", halved * top, top if kind == "fp16" else halved * top, note

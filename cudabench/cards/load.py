@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cudabench.cards import KINDS, Ceiling
-from cudabench.cards import datasheets
+from cudabench.cards import KINDS, Ceiling, datasheets
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.model import DeviceInfo
 from cudabench.reading import check_regular, parse_json
@@ -69,7 +68,7 @@ class Card:
 
 
 def load(name: str) -> Card:
-    """Return a card by its name in any case, with or without the maker's or RTX, or from a results file with `ceilings`.
+    """Return a card by its name in any case, with or without NVIDIA or RTX, or from a results file with `ceilings`.
 
     Raises UsageError for a word that is neither, and CudabenchError for a file that holds no ceilings.
     """

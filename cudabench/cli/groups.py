@@ -15,6 +15,7 @@ from cudabench.errors import did_you_mean
 
 FILE = "FILE.cu"
 CUDA_FILES = (".cu", ".cuh")
+LISTS = ("card", "price")  # options whose one value is a list with commas
 
 
 class LazyGroup(click.Group):
@@ -110,6 +111,7 @@ def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
         if isinstance(given, list) and len(given) > 1:
             spoken = " and ".join(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in given)
             option = max(param.opts, key=len)
+            repair = f"name all in one, {option} {','.join(map(str, given))}" if name in LISTS else "keep one"
             raise click.UsageError(
-                f"{option} is given {len(given)} times, {spoken}; it takes one value: keep one.", ctx
+                f"{option} is given {len(given)} times, {spoken}; it takes one value: {repair}.", ctx
             )

@@ -171,9 +171,9 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
     on = option(
         "--on",
         "card",
-        metavar="CARD",
-        help="In the simulator: what the counts allow at best on a card, as h100, rtx4090 or the FILE.json of 'cudabench "
-        "ceilings'; on several, as h100,rtx4090,t4, or on all that are known.",
+        metavar="CARD,...|all",
+        help="In the simulator: what the counts allow at best on a card, as h100, rtx4090 or the FILE.json of "
+        "'cudabench ceilings'; on several, as h100,rtx4090,t4, or on all that are known.",
         shell_complete=complete.words((*cards.NAMES, "all")),
     )
     limits = option("--limits", is_flag=True, help="On a GPU: count too, and name what limits each kernel.")

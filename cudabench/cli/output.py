@@ -178,9 +178,7 @@ def tables(run: Run, output: Output) -> None:
         if results:
             first, cpus = outcomes[0], [one.cpu for one in outcomes if one.cpu]
             if run.by_card:
-                cards.show(
-                    out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings
-                )
+                cards.show(out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings)
                 continue
             table.show(out, err, first.operation, run.file.devices, results, cpus, first.settings)
 

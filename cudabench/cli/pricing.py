@@ -54,9 +54,7 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
     if device == "auto" and simulated:
         device = "sim"
     if not devices.simulates(device):
-        raise UsageError(
-            f"--on {on} prices the counts of the simulator: on a GPU use --limits, or add --device sim."
-        )
+        raise UsageError(f"--on {on} prices the counts of the simulator: on a GPU use --limits, or add --device sim.")
     if given.get("limits"):
         raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
     architectures = list(dict.fromkeys(card.architecture for card in cards))
@@ -65,6 +63,19 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
             f"--device {device} and --on {on} do not go together: the cards' code is {', '.join(architectures)}; use "
             "--device sim, or leave it out."
         )
-    note = devices.choose(device).note
-    choices = tuple(replace(devices.choose(f"sim:{name}"), note=note) for name in architectures)
-    return Several(cards, choices)
+    choices: list[Choice] = []
+    left: list[str] = []
+    for name in architectures:
+        try:
+            choices.append(devices.choose(f"sim:{name}"))
+        except UsageError:  # of a card that is named
+            if on.lower() != asked.ALL or len(left) + 1 == len(architectures):
+                raise
+            left.append(name)
+    unknown = [card.key for card in cards if card.architecture in left]
+    notes = [devices.choose(device).note, f"Left out, as NVRTC is older: {', '.join(unknown)}." if unknown else None]
+    note = " ".join(filter(None, notes)) or None
+    return Several(
+        tuple(card for card in cards if card.architecture not in left),
+        tuple(replace(choice, note=note) for choice in choices),
+    )

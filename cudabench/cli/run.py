@@ -41,7 +41,8 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "price", "limits",
+    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "price",
+    "limits",
 )  # fmt: skip
 
 
@@ -244,7 +245,9 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     if not given["fuzz"]:
         return measure(series, choices, settings, record, output, limits, cards=cards, counted=given["limits"])
     if several:
-        raise UsageError(f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on.")
+        raise UsageError(
+            f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
+        )
     return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], cards)
 
 

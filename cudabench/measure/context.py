@@ -205,8 +205,9 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
-def other_architecture(case: Case, info: DeviceInfo) -> str | None:
-    """Return why a GPU has not the instructions of a kernel, None where it has.
+def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
+    """Return why a GPU has not the instructions of a kernel, None where it has; alone: with what would mend it, where
+    no other card runs.
 
     sm_90a names GPUs of 9.0 alone, sm_80 those of 8.0 and later.
     """
@@ -219,7 +220,7 @@ def other_architecture(case: Case, info: DeviceInfo) -> str | None:
     later = " and later" if plain == case.architecture else ""
     return (
         f"{case.kernel} has instructions that only GPUs of compute capability {wanted[0]}.{wanted[1]}{later} have, "
-        f"and this one has {info.compute_capability}: use --device sim:{plain}"
+        f"and this one has {info.compute_capability}" + (f": use --device sim:{plain}" if alone else "")
     )
 
 

@@ -190,8 +190,8 @@ class Run:
     def one_by_one(
         self, kernels: int, device: Choice | None = None
     ) -> Generator[Callable[[Series, Case], Result], None, None]:
-        """Give what runs one case on a device, left out the first, keeps its result and returns it; about `kernels` will
-        run.
+        """Give what runs one case on a device (left out, the first), keeps its result and returns it; about `kernels`
+        will run.
 
         Cases of one series after the other share a worker, with its inputs and references. What a problem asks for and
         cannot have, such as too much memory, is a failed result.

@@ -14,7 +14,7 @@ from cudabench import simulator
 from cudabench.cards.load import Card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
-from cudabench.errors import CudabenchError, NoRoom, UnsupportedFeature, UsageError
+from cudabench.errors import CompilerError, CudabenchError, NoRoom, UnsupportedFeature, UsageError
 from cudabench.explain import advice, costly, drawings, machine_code, recorded
 from cudabench.measure import other_order, suspected, verify
 from cudabench.measure.context import (
@@ -54,9 +54,10 @@ from cudabench.model import (
     Warning,
     Watch,
 )
-from cudabench.occupancy import Occupancy
+from cudabench.occupancy import Occupancy, capability
 from cudabench.results.warnings import warning
 from cudabench.toolchain import limits, nvdisasm
+from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled
 
 SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
@@ -88,7 +89,7 @@ class SimulatedRun(RunContext):
         blank = describe(case, f"sim:{self.device.architecture}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
-        if reason := other_architecture(case, self.device.info):
+        if reason := other_architecture(case, self.device.info, alone=len(self.cards) < 2):
             return replace(blank, status="skipped", reason=reason)
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         if self.settings.cpu:
@@ -108,13 +109,26 @@ class SimulatedRun(RunContext):
             reason = f"{hazard_reason(found)}; {stopped}"
             return replace(blank, status="wrong", hazards=found, reason=reason, warnings=notes)
         except CudabenchError as error:
-            if isinstance(error, NoRoom) and len(self.cards) > 1:
+            if (isinstance(error, NoRoom) and len(self.cards) > 1) or self._compiles_elsewhere(case, error):
                 return replace(blank, status="skipped", reason=str(error))
             if isinstance(error, UsageError) and case.named:
                 raise
             asserted = isinstance(error, simulator.KernelAssert)
             notes = tuple(guessed_warnings(case, self.operation, ())) if asserted else ()
             return replace(blank, status="failed", reason=str(error), warnings=notes)
+
+    def _compiles_elsewhere(self, case: Case, error: CudabenchError) -> bool:
+        """Whether another of the cards' architectures, the newest or the oldest, takes what this one's compiler
+        refuses: then it lacks what the kernel uses."""
+        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
+        if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
+            return False
+        for architecture in dict.fromkeys([*others[-1:], *others[:1]]):
+            with suppress(CompilerError), self._compile_limit():
+                for part in case.parts:
+                    SimDevice(architecture).load(part)
+                return True
+        return False
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Make what several cases share: inputs, references, the baseline, a built-in chapter compiled and read.
@@ -180,10 +194,11 @@ class SimulatedRun(RunContext):
             result = replace(result, machine_code=self._machine_code(run, compiled))
             if self.record:
                 result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
-        if mine := [card for card in self.cards if len(self.cards) == 1 or card.architecture == self.device.architecture]:
+        several = len(self.cards) > 1
+        if mine := [one for one in self.cards if not several or one.architecture == self.device.architecture]:
             found = by_card(self.device, case, run, mine, self.settings, result.bytes)
             result = replace(result, limits=found[0].limits, limits_on=found[0].on)
-            if len(self.cards) > 1 or mine[0].per_hour is not None:
+            if several or mine[0].per_hour is not None:
                 result = replace(result, limits_by_card=found)
         buffers = self.operation.buffers(self.problem)
         if run.report.trace:

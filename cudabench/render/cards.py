@@ -1,4 +1,4 @@
-"""One kernel or ladder on several cards: a row a card with the time at least, what holds it there and times the best."""
+"""One kernel or ladder on several cards: a row a card, with the time at least, what holds it and times the best."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
 from cudabench.explain import verdict
+from cudabench.explain.limits import NAMES
 from cudabench.measure import sweep
 from cudabench.model import CardLimits, CpuTime, Limit, Operation, Result, Settings
 from cudabench.render.table import cpu_line, problem_line, several_sizes, warning_lines
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20  # kernels or points, each on all cards
 SAME = 1.005  # times a bound: what rounds to the same figure
-OF_A_LAUNCH = ("start", "launch")  # resources that only a measured card tells of
+# The figure that a resource needs of a card, where few cards have one: cards are compared by what all of them have.
+NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
+LAUNCH = "start"
 MILLION = 1e6 / 3600  # launches of a second each, in hours
-MEASURED = "At least: no launch of these counts is faster; a bound, no time."
-SHEET = "datasheet: figures that no card reaches, so its bound is a bound of a bound."
-WITHOUT = "What a launch itself takes is in no row, since no datasheet tells it."
+BOUND = "At least: a bound from counts, no time"
+SHEET = "; of a datasheet, whose figures no card reaches, a bound of a bound"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def show_sweep(
     _heading(out, cards)
     for title, results in groups:
         out.print(Text(title), soft_wrap=True)
-        rows = table(out, cards, results, label, "best point")
+        rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
             out.print(Text(f"Repeat: {repeat(rows[0].best)}"), soft_wrap=True)
 
@@ -111,23 +113,24 @@ def table(
     results: Sequence[Result],
     label: Callable[[Result], str] = lambda result: result.kernel,
     heading: str = "kernel",
+    ranked: bool = False,
 ) -> list[Row]:
-    """Print the row of each card, best first; where there are several results, all of them below; and what is to be
-    said. Return the rows."""
+    """Print the row of each card, best first; where there are several results, all of them below, ranked by what the
+    first card takes or in their order; and what is to be said. Return the rows."""
     from rich.text import Text
 
-    launched = all(card.value("launch-alone") for card in cards)
-    views = {card.key: seen_on(card, results, launched) for card in cards}
+    lacking = not_of_all(cards)
+    views = {card.key: seen_on(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
     rows = sorted((_row(card, views[card.key], results) for card in cards), key=_order)
     out.print()
     _print(out, _columns(rows, label if several else None, heading), rows)
     if several:
         out.print()
+        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
-    for said in _legend(rows, launched):
-        out.print(Text(said, style="dim"))
+    out.print(Text(_legend(rows, lacking), style="dim"), soft_wrap=out.width >= 200)
     for said in _cheapest(rows):
         out.print(Text(said))
     for status, said in _reasons(cards, results, label, several):
@@ -136,24 +139,26 @@ def table(
     return rows
 
 
-def seen_on(card: Card, results: Iterable[Result], launched: bool) -> list[Result]:
-    """Return the right results of a card's architecture with the limits of that card as theirs, without the launch
-    itself where it is not to be in them."""
+def not_of_all(cards: Sequence[Card]) -> set[str]:
+    """Return the resources of which some cards have no figure."""
+    return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
+
+
+def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
+    """Return the right results of a card's architecture with the limits of that card as theirs, without those of
+    resources that other cards lack."""
     found = []
     for result in results:
         own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
         if own is not None and result.status == "ok":
-            found.append(replace(result, limits=own.limits if launched else without_launch(own), limits_on=own.on))
+            found.append(replace(result, limits=_without(own, lacking), limits_on=own.on))
     return found
 
 
-def without_launch(own: CardLimits) -> tuple[Limit, ...]:
-    """Return limits without what the launch itself takes."""
-    return tuple(
-        replace(limit, time_s=limit.time_s - (own.launch_s or 0.0))
-        for limit in own.limits
-        if limit.resource not in OF_A_LAUNCH
-    )
+def _without(own: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
+    launch = own.launch_s or 0.0 if LAUNCH in lacking else 0.0
+    kept = [limit for limit in own.limits if limit.resource not in lacking]
+    return tuple(replace(limit, time_s=limit.time_s - launch) for limit in kept)
 
 
 def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
@@ -184,7 +189,7 @@ def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading
         Column("name", lambda row: line(row.card.device.name).removeprefix("NVIDIA "), right=False, expendable=1),
         Column("figures", _source, right=False),
         *([Column(heading, named, right=False)] if label else []),
-        Column("at least", lambda row: units.seconds(row.bound.time_s) if row.bound else row.status or NOTHING),
+        Column("at least", lambda row: units.seconds(row.bound.time_s) if row.bound else _state(row.status)),
         Column("held by", lambda row: verdict.name(row.bound) if row.bound else "", right=False),
         Column("times the best", times),
     ]
@@ -192,6 +197,10 @@ def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading
         hour, cost = (lambda row: _money(row.card.per_hour)), (lambda row: _money(row.cost))
         columns += [Column("an hour", hour, expendable=2), Column("a million launches", cost)]
     return columns
+
+
+def _state(status: str) -> str:
+    return {"skipped": "cannot run", "wrong": "WRONG"}.get(status, status) or NOTHING
 
 
 def _source(row: Row) -> str:
@@ -239,7 +248,7 @@ def _every(
     from rich.table import Table
     from rich.text import Text
 
-    labels = list(dict.fromkeys(label(result) for found in views.values() for result in found))
+    labels = list(dict.fromkeys(label(result) for row in rows for result in views[row.card.key]))
     kept = labels[:MOST_ROWS]
     cells: dict[str, list[str]] = {}
     for row in rows:
@@ -248,7 +257,8 @@ def _every(
             cells[row.card.key] = [_cell(found.get(name)) for name in kept]
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     made.add_column(heading, no_wrap=True)
-    taken, shown = max(map(len, (heading, *kept)), default=0), []
+    taken = max(map(len, (heading, *kept)))
+    shown: list[str] = []
     for key, texts in cells.items():
         taken += 2 + max(map(len, (line(key), *texts)))
         if shown and taken > out.width:
@@ -271,16 +281,17 @@ def _cell(result: Result | None) -> str:
     return f"{units.seconds(result.limits[0].time_s)} {verdict.name(result.limits[0])}"
 
 
-def _legend(rows: Sequence[Row], launched: bool) -> list[str]:
+def _legend(rows: Sequence[Row], lacking: set[str]) -> str:
     """Return what the columns mean, in three short sentences at most."""
-    said = [MEASURED]
-    if any("datasheet" in row.card.source for row in rows):
-        said.append(SHEET)
-    if not launched and any(row.card.value("launch-alone") for row in rows):
-        said.append(WITHOUT)
+    sheet = any("datasheet" in row.card.source for row in rows)
+    said = [f"{BOUND}{SHEET if sheet else ''}."]
+    known = [one for one, name in NEEDS.items() if one in lacking and any(row.card.value(name) for row in rows)]
+    names = [NAMES[one] for one in known if one != "launch"]
+    if names:
+        said.append(f"Left out, since not every card here has a figure of it: {', '.join(names)}.")
     if any(row.tied for row in rows):
         said.append("+N: as many more have the same bound.")
-    return [" ".join(said)]
+    return " ".join(said)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[str]:
@@ -305,5 +316,5 @@ def _reasons(
     said = []
     for (status, reason), found in shared.items():
         names = f"{', '.join(found['kernels'])} on " if several else ""
-        said.append((status, f"{names}{', '.join(found['cards'])}: {status}: {reason}"))
+        said.append((status, f"{names}{', '.join(found['cards'])}: {_state(status)}: {reason}"))
     return said

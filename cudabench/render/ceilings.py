@@ -100,14 +100,45 @@ def _side(one: Ceiling | None) -> str:
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
-    """Return the columns of two cards' table."""
+    """Return the columns of two cards' table; of a measured card beside a datasheet what its units allow is compared,
+    and what was measured stands last."""
     base, new = results.names_of(comparison, labels)
+    if not comparison.by_units:
+        return [
+            Column("ceiling", lambda row: row.name, right=False),
+            Column(base, lambda row: _side(row.base)),
+            Column(new, lambda row: _side(row.new)),
+            Column("better", _better),
+        ]
+
+    def measured(row: Row) -> str:
+        sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]
+        return _side(sides[0]) if sides else ""
+
+    def compared(row: Row, one: Ceiling | None) -> str:
+        return _side(results.units_of(one) if row.by_units else one)
+
+    of = [f"{name}: {_source(file.ceilings)}" for name, file in ((base, comparison.base), (new, comparison.new))]
     return [
         Column("ceiling", lambda row: row.name, right=False),
-        Column(base, lambda row: _side(row.base)),
-        Column(new, lambda row: _side(row.new)),
-        Column("better", lambda row: NOTHING if row.better is None else results.times(row.better)),
+        Column(of[0], lambda row: compared(row, row.base)),
+        Column(of[1], lambda row: compared(row, row.new)),
+        Column("better", _better),
+        Column("measured", measured),
     ]
+
+
+def _better(row: Row) -> str:
+    return NOTHING if row.better is None else results.times(row.better)
+
+
+def _source(ceilings: Sequence[Ceiling]) -> str:
+    return "datasheet" if all(one.source == "datasheet" for one in ceilings) else "its units"
+
+
+def shown_rows(comparison: Comparison) -> list[Row]:
+    """Return the rows that are shown: beside a datasheet those alone that both cards have."""
+    return [row for row in comparison.rows if row.better is not None or not comparison.by_units]
 
 
 def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> None:
@@ -119,21 +150,31 @@ def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> No
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in every:
         table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=not column.right)
-    for at, group in enumerate(dict.fromkeys(row.group for row in comparison.rows)):
+    rows = shown_rows(comparison)
+    for at, group in enumerate(dict.fromkeys(row.group for row in rows)):
         if at:
             table.add_row()
         mean = comparison.means.get(group)
         table.add_row(Text(group, style="bold"), "", "", Text(results.times(mean) if mean else NOTHING, style="bold"))
-        for row in comparison.rows:
+        for row in rows:
             if row.group == group:
                 texts = [column.text(row) for column in every]
                 table.add_row(f"  {texts[0]}", *texts[1:])
     out.print(table)
     out.print()
     out.print(Text(f"{results.verdict(comparison, labels)} {EXPLAINED}"), soft_wrap=out.width >= 200)
+    if comparison.by_units:
+        out.print(Text(beside_a_datasheet(comparison), style="yellow"), soft_wrap=out.width >= 200)
 
 
 EXPLAINED = "Beside a group stands the geometric mean; over 1x the second column is better, whichever way is better."
+
+
+def beside_a_datasheet(comparison: Comparison) -> str:
+    """Return what is compared where one card is measured and the other a datasheet."""
+    left = sum(row.better is None for row in comparison.rows)
+    out = f" Left out: {left} of which one of them has no figure." if left else ""
+    return f"A datasheet is no measurement: of both cards what their clocks and units allow is compared.{out}"
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:
@@ -143,5 +184,6 @@ def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:
     lines = [markdown(results.verdict(comparison, labels)), ""]
     lines += ["| group | geometric mean |", "| :-- | --: |"]
     lines += [f"| {markdown(group)} | {results.times(mean)} |" for group, mean in comparison.means.items()]
-    lines += ["", *markdown_table(pair_columns(comparison, labels), comparison.rows)]
+    lines += ["", *markdown_table(pair_columns(comparison, labels), shown_rows(comparison))]
+    lines += ["", markdown(beside_a_datasheet(comparison))] if comparison.by_units else []
     return "\n".join(lines) + "\n"

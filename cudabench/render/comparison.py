@@ -206,7 +206,7 @@ def devices_text(file: ResultsFile) -> str:
     """Return the devices of a file; a card among several by its number."""
     if len(file.devices) < 2:
         return device_text(file.device)
-    return ", ".join(f"cuda:{device.index} {device_text(device)}" for device in file.devices)
+    return ", ".join(f"{device.label} {device_text(device)}" for device in file.devices)
 
 
 def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:

@@ -67,9 +67,11 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
         for line in [f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"]
     ]
 
+    blocks = len({result.block for result in swept.results}) > 1 and not any(a.kind == "block" for a in swept.axes)
+
     def label(result: Result) -> str:
         where = {axis.name: result.parameters[axis.name] for axis in swept.axes if not axis.problem}
-        return text_of(where) or dim_text(result.block)
+        return ", ".join(part for part in (text_of(where), dim_text(result.block) * (blocks or not where)) if part)
 
     by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
     for said in trouble_lines(replace(swept, results=())):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
@@ -132,7 +132,10 @@ SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
 
 @dataclass(frozen=True)
 class Row:
-    """One ceiling of two files; `better` is how many times as good the new one is, None where one has no value."""
+    """One ceiling of two files; `better` is how many times as good the new one is, None where one has no value.
+
+    by_units: one side is measured and the other a datasheet's, so that of both what clocks and units allow is compared.
+    """
 
     name: str
     group: str
@@ -140,6 +143,7 @@ class Row:
     base: Ceiling | None
     new: Ceiling | None
     better: float | None
+    by_units: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,11 @@ class Comparison:
     new: ResultsFile
     rows: tuple[Row, ...]
     means: dict[str, float]
+
+    @property
+    def by_units(self) -> bool:
+        """Whether a measured card stands beside a datasheet."""
+        return any(row.by_units for row in self.rows)
 
     @property
     def lost(self) -> tuple[Row, ...]:
@@ -173,11 +182,13 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         old, fresh = before.get(name), after.get(name)
         shown = fresh or old
         assert shown is not None
-        rows.append(Row(name, group_of(shown), shown.unit, old, fresh, better(old, fresh)))
+        by_units = _has(old) and _has(fresh) and old is not None and fresh is not None and old.source != fresh.source
+        ratio = better(units_of(old), units_of(fresh)) if by_units else better(old, fresh)
+        rows.append(Row(name, group_of(shown), shown.unit, old, fresh, ratio, by_units))
     if not any(row.better is not None for row in rows) and any(_has(row.base) and _has(row.new) for row in rows):
         raise UsageError(
-            "One file's ceilings are measured and the other's are of a datasheet, which no measurement reaches: "
-            "measure both cards with 'cudabench ceilings'."
+            "One file's ceilings are measured and the other's are of a datasheet, and no clocks and units are known of "
+            "the measured card: measure both cards with 'cudabench ceilings'."
         )
     if not any(row.better is not None for row in rows):
         raise UsageError(
@@ -201,6 +212,13 @@ def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
     assert new.value is not None
     ratio = new.value / base.value
     return 1 / ratio if less_is_better(new) else ratio
+
+
+def units_of(one: Ceiling | None) -> Ceiling | None:
+    """Return what clocks and units of a card allow of a ceiling, as its value: that is what a datasheet has."""
+    if one is None or one.source == "datasheet":
+        return one
+    return replace(one, value=one.theoretical, source="datasheet")
 
 
 def less_is_better(one: Ceiling) -> bool:

@@ -232,7 +232,7 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
     if device is None:
         return ""
     one = old is None or new is None or old.uuid == new.uuid
-    return device.uuid[:12] if one and device.uuid else f"cuda:{device.index}"
+    return device.uuid[:12] if one and device.uuid else device.label
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:

@@ -99,7 +99,7 @@ class ResultsFile:
 
     def device_of(self, result: Result) -> DeviceInfo | None:
         """Return the device that a result is of."""
-        return next((d for d in self.devices if result.device in d.words), self.device)
+        return next((d for d in self.devices if result.device == d.label), self.device)
 
     def by_device(self) -> list[ResultsFile]:
         """Return a file for each device; this one where there is one device or none."""
@@ -189,6 +189,12 @@ def load(path: str | Path) -> ResultsFile:
             f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one."
         )
     return found[0]
+
+
+def under_another_roof(file: ResultsFile, result: Result) -> bool:
+    """Whether a result is a bound on another card than the one whose roofs the file has."""
+    roof = file.settings.get("on")
+    return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 
 
 def load_named(name: str) -> ResultsFile:

@@ -21,7 +21,7 @@ from cudabench.explain.accesses import Cost, total, unit
 from cudabench.explain.limits import roofs
 from cudabench.model import Result, dim_text
 from cudabench.results import ceilings, ceilings_plot, units
-from cudabench.results.file import ResultsFile
+from cudabench.results.file import ResultsFile, under_another_roof
 from cudabench.text import line
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
 def _names_by_device(file: ResultsFile, name: str) -> list[str]:
     if len(file.devices) < 2:
         return [name]
-    return [f"{name.removesuffix('.json')} cuda:{device.index}" for device in file.devices]
+    return [f"{name.removesuffix('.json')} {device.label}" for device in file.devices]
 
 
 def cards_of(files: Sequence[ResultsFile]) -> list[str]:
@@ -206,7 +206,7 @@ def cards_of(files: Sequence[ResultsFile]) -> list[str]:
         if device:
             cards.setdefault(device.name, set()).add(device.uuid or device.index)
     return [
-        "" if device is None else device.name + (f" (cuda:{device.index})" if len(cards[device.name]) > 1 else "")
+        "" if device is None else device.name + (f" ({device.label})" if len(cards[device.name]) > 1 else "")
         for device in devices
     ]
 
@@ -618,7 +618,7 @@ def points(files: Sequence[ResultsFile]) -> list[Point]:
     found = []
     for file in files:
         for result in file.results:
-            if result.status != "ok" or not result.flops or not result.bytes:
+            if result.status != "ok" or not result.flops or not result.bytes or under_another_roof(file, result):
                 continue
             seconds = result.time.median_s if result.time else result.limits[0].time_s if result.limits else None
             if seconds:

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 from cudabench.explain.accesses import total
 from cudabench.model import DeviceInfo, Result
 from cudabench.results import units
-from cudabench.results.file import ResultsFile
+from cudabench.results.file import ResultsFile, under_another_roof
 
 SECTOR = 32  # bytes
 SCHEDULERS = 4  # of a multiprocessor since Maxwell, a warp instruction a clock each
@@ -125,7 +125,7 @@ def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, 
     problems: dict[tuple[str, str, str], list[tuple[int, Result, DeviceInfo | None]]] = {}
     for run, file in enumerate(files):
         for result in file.results:
-            if result.status == "ok":
+            if result.status == "ok" and not under_another_roof(file, result):
                 key = (result.operation, units.size(result), result.dtype)
                 problems.setdefault(key, []).append((run, result, file.device_of(result)))
     found = []

@@ -1,0 +1,278 @@
+"""Several cards at once: which are known, what follows from their datasheets, and the table of --on with a list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench.cards import asked
+from cudabench.cards import load as cards
+from cudabench.cards.datasheets import SHEETS
+from cudabench.errors import UsageError
+from cudabench.results.file import load_named, under_another_roof
+from tests.ladders import needs_compiler
+
+Runner = Callable[..., Any]
+
+# TFLOP/s of float32 and GB/s of memory, as NVIDIA's datasheets and product pages have them.
+PUBLISHED = {
+    "a100": (19.5, 2039), "l4": (30.3, 300), "t4": (8.1, 320), "rtx4090": (82.6, 1008), "rtx5090": (104.8, 1792),
+    "b200": (75, 8000), "gh200": (67, 4000), "l40s": (91.6, 864), "l40": (90.5, 864), "a40": (37.4, 696),
+    "a30": (10.3, 933), "a10": (31.2, 600), "a6000": (38.7, 768), "rtx6000ada": (91.1, 960), "rtx5080": (56.3, 960),
+    "rtx5070ti": (43.9, 896), "rtx5070": (30.9, 672), "rtx4080": (48.7, 716.8), "rtx4070ti": (40.1, 504),
+    "rtx4070": (29.1, 504), "rtx4060": (15.1, 272), "rtx3090": (35.6, 936), "rtx3080": (29.8, 760),
+    "rtx3070": (20.3, 448), "rtx3060": (12.7, 360), "rtx2080ti": (13.4, 616), "orin": (5.3, 204.8),
+}  # fmt: skip
+# TFLOP/s of dense float16 products summed in float32, of a board of each architecture.
+TENSOR = {"t4": 65, "a100": 312, "rtx3090": 71, "a40": 149.7, "rtx4090": 165.2, "l4": 121, "rtx5090": 209.5}
+
+SAXPY = """
+__global__ void saxpy(int n, float a, const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+SHARED = """
+__global__ void turn(float *x) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[(threadIdx.x + 1) % 32];
+}
+"""
+LAUNCH = (
+    "--grid", "cdiv(n,256)", "--block", 256, "--arg", "n=65536", "--arg", "a=2.5", "--arg", "x=float32[n]:random",
+    "--arg", "y=float32[n]:random", "--expect", "y=a*x+y0", "--no-cpu",
+)  # fmt: skip
+
+
+@pytest.fixture
+def saxpy(tmp_path: Path) -> Path:
+    """A kernel of one's own."""
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    return tmp_path / "saxpy.cu"
+
+
+def rows(out: str) -> dict[str, list[str]]:
+    """Return the words of each row of the table of cards, by card."""
+    lines = iter(out.splitlines())
+    next(line for line in lines if line.startswith("card "))
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if not line.strip():
+            break
+        found[line.split()[0]] = line.split()
+    return found
+
+
+# Which cards ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_sheet_is_held_against_what_is_published() -> None:
+    """No card is left out of the table of published peaks."""
+    assert set(PUBLISHED) == set(SHEETS)
+    assert len({card.device.name for card in map(cards.load, cards.NAMES)}) == len(cards.NAMES)
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_what_follows_from_a_sheet(name: str) -> None:
+    """SMs, clock, bus and rates come to the published peaks, within 2%."""
+    card, (tflops, gbps) = cards.load(name), PUBLISHED[name]
+    assert (card.value("fp32") or 0) / 1e12 == pytest.approx(tflops, rel=0.02)
+    assert card.device.peak_gbps == pytest.approx(gbps, rel=0.02)
+    assert card.value("memory-read") == card.device.peak_gbps
+    if name in TENSOR:
+        assert (card.value("tensor-fp16") or 0) / 1e12 == pytest.approx(TENSOR[name], rel=0.02)
+
+
+@pytest.mark.parametrize("word", ["RTX 4090", "rtx-4090", "4090", "GeForce RTX 4090", "NVIDIA GeForce RTX 4090"])
+def test_spellings_of_a_card(word: str) -> None:
+    """A card has one name however it is written."""
+    assert cards.load(word).key == "rtx4090"
+
+
+def test_all_and_lists() -> None:
+    """all is every card once; a list keeps its order; a file whose name has a comma is a file."""
+    assert [card.key for card in asked.cards("all")] == list(cards.NAMES)
+    assert [card.key for card in asked.cards("t4, H100")] == ["t4", "h100"]
+    assert not asked.is_several("h100")
+    assert [card.per_hour for card in asked.priced(asked.cards("t4,h100"), "H100=2.5")] == [None, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--on", "h100,,t4"), "nothing between two commas"),
+        (("--on", "h100,H100"), "names h100 twice"),
+        (("--on", "h100,rtx409O"), "Did you mean 'rtx4090'"),
+        (("--on", "h100,all"), "write --on all"),
+        (("--on", "none,h100"), "write --on none"),
+        (("--on", "h100", "--on", "t4"), "--on h100,t4"),
+        (("--on", "h100,t4", "--price", "a100=2"), "not one of the cards of --on (h100, t4)"),
+        (("--on", "h100,t4", "--price", "h100=-1"), "0 or more"),
+        (("--on", "h100,t4", "--price", "h100=nan"), "0 or more"),
+        (("--on", "h100,t4", "--price", "h100=x"), "x is not a number"),
+        (("--on", "h100,t4", "--price", "h100"), "not a card with its price"),
+        (("--on", "h100,t4", "--price", "h100=1,H100=2"), "two prices of h100"),
+        (("--price", "h100=1"), "as in --on h100,l4"),
+        (("--on", "h100,t4", "-d", "sim:sm_90"), "do not go together"),
+        (("--on", "h100,t4", "-d", "cuda"), "use --limits"),
+        (("--on", "h100,t4", "--print", "registers"), "one card with --on"),
+        (("--on", "h100,t4", "--fuzz", 3), "of one card"),
+    ],
+)
+def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object, ...], said: str) -> None:
+    """Each mistake is a usage error of one sentence that says what to write."""
+    ran = cudabench("run", saxpy, *LAUNCH, *words)
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert said in ran.err.replace("\n", " ")
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
+    """The best card comes first; each says where its figures are from, what holds it and how many times the best it
+    takes, by what all the cards have figures of."""
+    ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,h100,rtx4090", "--json", "r.json")
+    assert ran.code == 0, ran.err
+    found = rows(ran.out)
+    assert list(found) == ["h100", "rtx4090", "t4"]
+    assert found["h100"][-1] == "1.00x"
+    assert ("measured" in found["h100"], "datasheet" in found["t4"], "memory" in found["t4"]) == (True, True, True)
+    assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s
+    assert "Left out, since not every card here has a figure of it: the launch, latency, block starts." in ran.out
+    alone = cudabench("run", saxpy, *LAUNCH, "--on", "h100,h200")
+    assert "Left out" not in alone.out
+
+
+@needs_compiler
+def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
+    """A result an architecture, with the limits of its first card where a reader of one card looks, and all of them by
+    card; they are what one card alone has. Other commands read the file."""
+    cudabench("run", saxpy, *LAUNCH, "--on", "h100,l4,rtx4090", "--json", "several.json", "-q")
+    cudabench("run", saxpy, *LAUNCH, "--on", "rtx4090", "--json", "one.json", "-q")
+    written, one = (json.loads(Path(name).read_text()) for name in ("several.json", "one.json"))
+    assert [result["device"] for result in written["results"]] == ["sim:sm_90", "sim:sm_89"]
+    ada = written["results"][1]
+    assert [each["card"] for each in ada["limits_by_card"]] == ["l4", "rtx4090"]
+    assert (ada["limits"], ada["limits_on"]) == (ada["limits_by_card"][0]["limits"], "L4 (datasheet)")
+    assert ada["limits_by_card"][1]["limits"] == one["results"][0]["limits"]
+    assert one["results"][0]["limits_by_card"] is None
+    assert written["settings"]["on_cards"] == {"h100": "sm_90", "l4": "sm_89", "rtx4090": "sm_89"}
+    file = load_named("several.json")
+    assert [under_another_roof(file, result) for result in file.results] == [False, True]
+    assert [file.device_of(result).label for result in file.results] == ["sim:sm_90", "sim:sm_89"]  # type: ignore[union-attr]
+    ran = cudabench("compare", "several.json", "several.json")
+    assert (ran.code, "2 same" in ran.out) == (0, True), ran.err
+    for words in (("report", "several.json", "-o", "p.html"), ("export", "several.json", "--to", "markdown")):
+        assert cudabench(*words).code == 0
+
+
+@needs_compiler
+def test_prices(cudabench: Runner, saxpy: Path) -> None:
+    """A million launches cost the hours that they take at least; a card without a price has none, and one card alone
+    may have one."""
+    ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,l4,a10", "--price", "t4=0.36,l4=7200")
+    found = rows(ran.out)
+    assert found["t4"][-2:] == ["0.36", "0.000164"]  # 1.638 s an hour's price of 0.36
+    assert found["a10"][-2:] == ["-", "-"]
+    assert "Cheapest: t4, 0.000164 a million launches" in ran.out
+    alone = cudabench("run", saxpy, *LAUNCH, "--on", "t4", "--price", "t4=3600")
+    assert rows(alone.out)["t4"][-2:] == ["3600", "1.64"]
+
+
+@needs_compiler
+def test_what_a_card_cannot_run(cudabench: Runner, tmp_path: Path) -> None:
+    """A card without the shared memory or the instructions says so in its row, and the others have theirs; where none
+    can run it, or none compiles it, the exit code says so."""
+    (tmp_path / "turn.cu").write_text(SHARED)
+    launch = ("--grid", 1, "--block", 32, "--arg", "x=float32[32]:random")
+    ran = cudabench("run", "turn.cu", *launch, "--shared", 120000, "--on", "l4,a100,t4")
+    assert ran.code == 0, ran.err
+    assert list(rows(ran.out)) == ["a100", "l4", "t4"]
+    assert "t4: cannot run: turn cannot run with 120000 bytes of shared memory a block: sm_75 allows 65536" in ran.out
+    assert cudabench("run", "turn.cu", *launch, "--shared", 120000, "--on", "l4,t4").code == 5
+    (tmp_path / "proxy.cu").write_text('__global__ void k(float *x) { asm volatile("fence.proxy.async;"); *x = 1; }')
+    ran = cudabench("run", "proxy.cu", "--grid", 1, "--block", 1, "--arg", "x=float32[1]:empty", "--on", "t4,h100")
+    assert (ran.code, "t4: cannot run: " in ran.out, "sm_90 or higher" in ran.out) == (0, True, True), ran.err
+    (tmp_path / "bad.cu").write_text("__global__ void k(float *x) { *x = 1 }")
+    ran = cudabench("run", "bad.cu", "--grid", 1, "--block", 1, "--arg", "x=float32[1]:empty", "--on", "t4,h100,l4")
+    assert (ran.code, "t4, h100, l4: failed: " in ran.out) == (1, True), ran.err
+
+
+@needs_compiler
+def test_a_wrong_kernel_has_no_bound(cudabench: Runner, saxpy: Path) -> None:
+    """A kernel that is wrong has no time on any card, and exit code 3."""
+    saxpy.write_text(SAXPY.replace("+ y[i]", "- y[i]"))
+    ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,h100")
+    assert ran.code == 3
+    assert all("WRONG" in row for row in rows(ran.out).values())
+
+
+@needs_compiler
+@pytest.mark.transpose
+def test_a_ladder_on_several_cards(cudabench: Runner) -> None:
+    """A card's row names the kernel with the lowest bound and how many tie; below stands every kernel on every card."""
+    ran = cudabench("transpose", "-k", "naive-row", "-k", "smem", "-k", "smem-pad", "--size", 256, "--on", "a100,t4")
+    assert ran.code == 0, ran.err
+    assert {row[row.index("datasheet") + 1] for row in rows(ran.out).values()} <= {"smem", "smem-pad"}
+    grid = ran.out.split("\nkernel ")[1].splitlines()
+    assert [line.split()[0] for line in grid[1:4]] == ["naive-row", "smem", "smem-pad"]
+    assert grid[0].split() == ["a100", "t4"]
+
+
+@needs_compiler
+@pytest.mark.transpose
+def test_sweep_and_explain(cudabench: Runner) -> None:
+    """A sweep names the best point of each card, once an architecture; explain has the table and then the lines of the
+    first card's code. A sweep of several cards takes up no other one."""
+    words = ("transpose", "-k", "smem", "--block", 32, "8:16", "--size", 128, "--on", "t4,h100,h200")
+    ran = cudabench("sweep", *words, "--json", "s.json")
+    assert ran.code == 0, ran.err
+    assert set(rows(ran.out)) == {"t4", "h100", "h200"}
+    assert "Repeat: cudabench transpose -k smem --block 32" in ran.out
+    assert [r["device"] for r in json.loads(Path("s.json").read_text())["results"]] == ["sim:sm_75"] * 2 + [
+        "sim:sm_90"
+    ] * 2
+    assert cudabench("sweep", *words, "--resume", "s.json").code == 2
+    ran = cudabench("explain", "transpose", "smem", "--size", 64, "--on", "t4,h100")
+    assert set(rows(ran.out)) == {"t4", "h100"}
+    assert "Line by line in the code of t4, sm_75:" in ran.out
+    assert ran.out.count("transpose smem, 64 x 64") == 1
+
+
+# Two cards' ceilings -------------------------------------------------------------------------------------------------
+
+
+def test_a_datasheet_beside_a_measurement(cudabench: Runner) -> None:
+    """What units allow of both is compared, both are marked, and only what both have is shown; JSON has all."""
+    ran = cudabench("compare", "rtx4090", "h100", "--json", "c.json")
+    assert ran.code == 0, ran.err
+    assert "GeForce RTX 4090: datasheet" in ran.out
+    assert "H100 80GB HBM3: its units" in ran.out
+    row = next(line.split() for line in ran.out.splitlines() if "memory-read" in line)
+    assert row == ["memory-read", "1.008", "TB/s", "3.352", "TB/s", "3.33x", "3.112", "TB/s"]
+    assert "launch-alone" not in ran.out
+    written = json.loads(Path("c.json").read_text())["comparisons"][0]["ceilings"]
+    by_name = {row["name"]: row for row in written}
+    assert (by_name["fp32"]["by_units"], by_name["launch-alone"]["better"]) == (True, None)
+    back = cudabench("compare", "h100", "rtx4090").out
+    assert "0.30x" in next(line for line in back.splitlines() if "memory-read" in line)
+
+
+def test_cards_of_no_file(cudabench: Runner) -> None:
+    """A card of a datasheet is compared and exported by its name like one of a file."""
+    assert "1.78x" in cudabench("compare", "4090", "rtx5090").out
+    assert "NVIDIA A10" in cudabench("export", "a10", "--to", "markdown").out
+
+
+def test_an_unknown_card_lists_those_that_are_known() -> None:
+    """The sentence has the near name and all names."""
+    with pytest.raises(UsageError, match=r"is not a card that cudabench knows. Did you mean 'rtx3080'.* orin"):
+        cards.load("rtx3O80")
