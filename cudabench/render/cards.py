@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import floor, log10
 from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
@@ -72,10 +73,13 @@ def show(
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
         groups.setdefault(tuple(result.size.items()) if several_sizes(results) else (), []).append(result)
+    rows: list[Row] = []
     for group in groups.values():
         out.print(problem_line(operation, group, settings, devices[0]))
-        table(out, cards, group)
+        rows += table(out, cards, group)
+    legend(out, rows)
     if cpus:
+        out.print()
         out.print(cpu_line(cpus))
     for said in warning_lines(results):
         err.print(Text(said, style="yellow"))
@@ -92,11 +96,15 @@ def show_sweep(
     from rich.text import Text
 
     _heading(out, cards)
+    every: list[Row] = []
     for title, results in groups:
         out.print(Text(title), soft_wrap=True)
         rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
             out.print(Text(f"Repeat: {repeat(rows[0].best)}"), soft_wrap=True)
+            out.print()
+        every += rows
+    legend(out, every)
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
@@ -130,12 +138,11 @@ def table(
         views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
-    out.print(Text(_legend(rows, lacking), style="dim"), soft_wrap=out.width >= 200)
-    for said in _cheapest(rows):
-        out.print(Text(said))
-    for status, said in _reasons(cards, results, label, several):
-        out.print(Text(said, style="dim" if status == "skipped" else "red"))
-    out.print()
+    below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
+    for status, said in below:
+        out.print(Text(said, style={"ok": "", "skipped": "dim"}.get(status, "red")))
+    if below:
+        out.print()
     return rows
 
 
@@ -210,7 +217,9 @@ def _source(row: Row) -> str:
 def _money(amount: float | None) -> str:
     if amount is None:
         return NOTHING
-    return units.digits(amount, 3) if amount >= 1 else f"{amount:.3g}"
+    if amount >= 1 or not amount:
+        return units.digits(amount, 3)
+    return f"{amount:.{2 - floor(log10(amount))}f}".rstrip("0")
 
 
 def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
@@ -281,25 +290,28 @@ def _cell(result: Result | None) -> str:
     return f"{units.seconds(result.limits[0].time_s)} {verdict.name(result.limits[0])}"
 
 
-def _legend(rows: Sequence[Row], lacking: set[str]) -> str:
-    """Return what the columns mean, in three short sentences at most."""
-    sheet = any("datasheet" in row.card.source for row in rows)
+def legend(out: Console, rows: Sequence[Row]) -> None:
+    """Print what the columns mean, in three short sentences at most."""
+    from rich.text import Text
+
+    cards = list({row.card.key: row.card for row in rows}.values())
+    sheet = any("datasheet" in card.source for card in cards)
     said = [f"{BOUND}{SHEET if sheet else ''}."]
-    known = [one for one, name in NEEDS.items() if one in lacking and any(row.card.value(name) for row in rows)]
-    names = [NAMES[one] for one in known if one != "launch"]
+    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between two goes without saying
+    names = [NAMES[one] for one in lacking if any(card.value(NEEDS[one]) for card in cards)]
     if names:
         said.append(f"Left out, since not every card here has a figure of it: {', '.join(names)}.")
     if any(row.tied for row in rows):
         said.append("+N: as many more have the same bound.")
-    return " ".join(said)
+    out.print(Text(" ".join(said), style="dim"), soft_wrap=out.width >= 200)
 
 
-def _cheapest(rows: Sequence[Row]) -> list[str]:
+def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
     priced = [(row.cost, row) for row in rows if row.cost is not None]
     if len(priced) < 2:
         return []
     cost, row = min(priced, key=lambda each: each[0])
-    return [f"Cheapest: {line(row.card.key)}, {_money(cost)} a million launches at least, in the money of --price."]
+    return [("ok", f"Cheapest: {line(row.card.key)}, {_money(cost)} a million launches at least.")]
 
 
 def _reasons(
