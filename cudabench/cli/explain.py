@@ -20,7 +20,7 @@ from cudabench.errors import UsageError
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.model import Case, Result, Watch
+    from cudabench.model import Case, Watch
     from cudabench.plan.series import Series
 
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
@@ -169,28 +169,27 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     out = console.tables(output.to_stdout)
     if run.by_card:
         outputs.tables(run, output)
+    device = next((result.device for result in run.file.results if result.access is not None), run.devices[0].name)
     if len(run.devices) > 1:
-        out.print(f"Line by line in the code of {run.cards[0].key}, {run.cards[0].architecture}:", style="bold")
-    results = _of_first(run, run.file.results)
+        card = next(card for card in run.cards if device == f"sim:{card.architecture}")
+        out.print()
+        out.print(f"Line by line in the code of {card.key}, {card.architecture}:", style="bold")
+    results = [result for result in run.file.results if result.device == device]
     if paired and all(result.access is not None for result in results):
         side_by_side.show(out, *results, threads=threads, banks=banks)
         return
     for outcome in run.outcomes:
         ideas = chapters.ideas(outcome.operation)
-        for result in _of_first(run, outcome.results):
+        own = [result for result in outcome.results if result.device == device]
+        for result in own:
             explanation.show(
                 out,
                 result,
                 threads=threads,
                 banks=banks,
-                ladder=[one for one in _of_first(run, outcome.results) if one.limits],
+                ladder=[one for one in own if one.limits],
                 ideas=ideas,
             )
-
-
-def _of_first(run: Run, results: Sequence[Result]) -> list[Result]:
-    """Return the results of the first device: of several cards those of the first one's code."""
-    return [result for result in results if result.device == run.devices[0].name]
 
 
 def simulated(device: str, verb: str = "explain") -> str:
