@@ -15,7 +15,8 @@ from cudabench.toolchain.record import Compiled
 
 # Suspicions that are said of every kernel, and those that are said of one that is only checked.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
-OF_CHECKS = ("ended-before-barrier",)
+OF_CHECKS = ("ended-before-barrier", "too-large")
+CODES = {"too-large": "unsearched"}  # of warnings, where they differ
 BESIDE = ("skipped-barrier", "ended-before-barrier")  # of a barrier that is called divergent it is no news
 # Faults from which races within a block follow, which are then not reported beside them.
 EXCUSES = ("divergent-barrier", "invalid-mask")
@@ -62,7 +63,11 @@ def notes(report: simulator.Report, checked: bool, expected: bool) -> list[Warni
     checked: whether hazards are all that is asked for. expected: whether a result was held against what was expected.
     """
     kinds = ALWAYS + (OF_CHECKS if checked else ())
-    found = [warning(one.kind, line=one.line, message=one.message) for one in report.suspicions if one.kind in kinds]
+    found = [
+        warning(CODES.get(one.kind, one.kind), line=one.line, message=one.message)
+        for one in report.suspicions
+        if one.kind in kinds
+    ]
     if not expected:
         shuffles = [one for one in report.suspicions if one.kind == "undefined-shuffle"]
         found += [warning(one.kind, line=one.line, message=one.message) for one in shuffles[:1]]

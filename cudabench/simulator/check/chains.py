@@ -21,8 +21,8 @@ import numpy as np
 
 from cudabench.simulator.values import Array, different
 
-MOST_BLOCKS = 2048  # whose clocks are kept: two matrices of 16 MB
-MOST_BYTES = 3 << 24  # of the clocks that words bear
+MOST_BLOCKS = 2048  # whose clocks are kept: three matrices of 16 MB
+MOST_BYTES = 5 << 23  # of the clocks that words bear
 MOST_NEWS = 1_000_000  # times that a block hears, or a word bears, what it did not before
 MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
 
@@ -37,6 +37,7 @@ class Chains:
         self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block came past its last fence, 0 for never
         self.heard: Array | None = None  # (blocks, others): what it has heard of them, once any has heard anything
         self.clock: Array | None = None  # likewise, and what it does now is ordered behind that
+        self.seen: Array | None = None  # likewise, when the latest flag of the other was written that it has seen
         self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
         self.met = False  # whether blocks met at the barrier of their cluster that have no clock
         # Clocks that words bear, by number: whose it was and when, 0 where it is made of several; what else it says.
@@ -58,6 +59,11 @@ class Chains:
         matrix = self.heard if stores else self.clock
         found: Array = times <= (0 if matrix is None else matrix[blocks, others])
         return found
+
+    def announced(self, blocks: Array, others: Array, times: Array) -> Array:
+        """Return whether blocks have seen a flag that others wrote after some times, with fences or without."""
+        none: Array = np.zeros(blocks.shape, bool)
+        return none if self.seen is None else self.seen[blocks, others] > times
 
     # What blocks do.
 
@@ -98,6 +104,14 @@ class Chains:
                 heard[block, block] = 0
         self.news[blocks] = True
         self.settle(blocks)
+
+    def see(self, blocks: Array, others: Array, times: Array) -> None:
+        """Note that blocks see flags, which others wrote at some times."""
+        if self.lost or self.blocks > MOST_BLOCKS or not others.size:
+            return
+        if self.seen is None:
+            self.seen = np.zeros((self.blocks + 1, self.blocks + 1), np.int32)
+        self.seen[blocks, others] = np.maximum(self.seen[blocks, others], times)
 
     def write(self, base: int, granules: int, places: Array, blocks: Array) -> None:
         """Let blocks write flags in a region of so many granules by a store: what they bore before is gone."""
@@ -176,7 +190,7 @@ class Chains:
         """Count one more change, and what it keeps."""
         self.changes += 1
         if self.changes > MOST_NEWS:
-            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times: take a smaller problem")
+            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times")
         elif row is not None:
             if self.bytes + row.nbytes > MOST_BYTES:
                 self.collect()
@@ -248,14 +262,14 @@ class Chains:
         self.sums.clear()
         self.bytes = sum(row.nbytes for row in self.rows if row is not None)
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem")
+            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB")
 
     def too_many(self) -> None:
         """Give up for the number of blocks."""
-        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller problem")
+        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
 
     def give_up(self, reason: str) -> None:
         """Take all for ordered from now on."""
         self.lost = self.lost or reason
-        self.heard = self.clock = None
+        self.heard = self.clock = self.seen = None
         self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()
