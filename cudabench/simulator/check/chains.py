@@ -11,8 +11,9 @@ threadFenceReduction has no fence there. A barrier of the block counts as one, a
 volatile poll. And no store comes before the poll that decides whether it is done at all.
 
 Time is a number that grows with each access and fence. Of what others did, a block knows for each of them the time
-until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of the clock
-that its writer had at its last fence.
+until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of such a
+clock: what its writer knew, and the time of its last fence. What is ordered stays so, so no right kernel is accused;
+that a block is taken for one thread, and blocks run in one order, hides some races.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ class Chains:
         self.seen: Array | None = None  # likewise, when the latest flag of the other was written that it has seen
         self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
         self.met = False  # whether blocks met at the barrier of their cluster that have no clock
+        self.named: Array = np.zeros(blocks + 1, np.int32)  # of each block: the time of the last clock of its own
         # Clocks that words bear, by number: whose it was and when, 0 where it is made of several; what else it says.
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
-        self.own: Array = np.zeros(blocks + 1, np.int32)  # of each block: the number of the clock of its last fence
+        # Of each block the number of what it announces by a flag: what it did before its last fence, and what it knows.
+        self.own: Array = np.zeros(blocks + 1, np.int32)
         self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it bears
         self.sums: dict[tuple[int, int], int] = {}
         self.known: set[int] = set()  # blocks, above 32 bits, with the clocks that they have heard of
@@ -87,6 +90,7 @@ class Chains:
         if blocks.size:
             self.clock[blocks] = self.heard[blocks]
             self.news[blocks] = False
+            self.own[blocks] = 0  # which they pass on from now on
 
     def meet(self, blocks: Array, cluster: Array) -> None:
         """Let blocks come past a barrier of their clusters, which are told by number for each block."""
@@ -197,26 +201,31 @@ class Chains:
             self.bytes += row.nbytes
 
     def name(self, blocks: Array) -> None:
-        """Give the clocks that blocks had at their last fences numbers."""
+        """Give what blocks announce numbers."""
         for block in different(blocks[(self.fences[blocks] > 0) & (self.own[blocks] == 0)]).tolist():
             if self.met:
                 self.too_many()
             if self.lost:
                 return
-            row = None
+            row, when = None, int(self.fences[block])
             if self.clock is not None and self.clock[block].any():
                 row = self.clock[block].copy()
-                row[block] = self.fences[block]
-            self.own[block] = self.add(block, int(self.fences[block]), row)
+                row[block] = when
+            # Who has heard of a block's time has heard of the first clock of that time, not of what it learnt later.
+            first = self.named[block] != when
+            self.named[block] = when
+            self.own[block] = self.add(block if first else 0, when if first else 0, row)
 
     def sum(self, one: int, own: int) -> int:
         """Return the number of a clock that says what two say, of which the second is a block's own."""
         block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[one]
-        known = int(self.when[one]) if int(self.owner[one]) == block else 0 if row is None else int(row[block])
-        if known >= when:
-            return one
-        if not one or int(self.owner[one]) == block:
+        if not one:
             return own
+        if block:
+            same = int(self.owner[one]) == block
+            known = int(self.when[one]) if same else 0 if row is None else int(row[block])
+            if same or known >= when:
+                return one if known >= when else own
         found = self.sums.get((one, own))
         if found is None:
             if self.blocks > MOST_BLOCKS:

@@ -146,8 +146,8 @@ class FencedRaces(GridRaces):
                 "missing-fence", access.location, int(early.sum()), index, thread,
                 f"thread {thread} of block {index} reads byte {int(granules[at[first]]) * self.width} of "
                 f"'{region.name}', which {self.party(int(writers[first]))} writes in line {store.line} and then "
-                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it may "
-                "get what was there before.",
+                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                "may get what was there before.",
             )  # fmt: skip
         return found
 
