@@ -127,15 +127,12 @@ class Chains:
 
     def hear(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
         """Let blocks read flags; acquire: what these announce is ordered before what the blocks do next."""
-        words = self.words.get(base)
-        if words is None or self.lost:
-            return
-        numbers = words[places]
-        fresh = (numbers > 0) & (self.owner[numbers] != blocks)
-        if self.heard is not None:
-            known = (self.owner[numbers] > 0) & (self.heard[blocks, self.owner[numbers]] >= self.when[numbers])
-            fresh &= ~known
-        if fresh.any():
+        if base in self.words and not self.lost:
+            numbers = self.words[base][places]
+            fresh = (numbers > 0) & (self.owner[numbers] != blocks)
+            if self.heard is not None:
+                known = (self.owner[numbers] > 0) & (self.heard[blocks, self.owner[numbers]] >= self.when[numbers])
+                fresh &= ~known
             for pair in different((blocks[fresh].astype(np.int64) << 32) + numbers[fresh]).tolist():
                 self.join(pair >> 32, pair & 0xFFFFFFFF)
                 if self.lost:
@@ -144,27 +141,26 @@ class Chains:
             self.settle(blocks)
 
     def update(self, base: int, granules: int, places: Array, blocks: Array, returns: bool) -> None:
-        """Let blocks update flags, in the order given; returns: whether they read what they find."""
-        if self.lost or (base not in self.words and not self.fences[blocks].any()):
-            return
-        order = np.argsort(places, kind="stable")
-        places, blocks = places[order], blocks[order]
-        first = np.ones(places.size, bool)
-        first[1:] = (places[1:] != places[:-1]) | (blocks[1:] != blocks[:-1])
-        places, blocks = places[first], blocks[first]
-        self.name(blocks)
-        words, last = self.flags(base, granules), -1
-        for place, block in zip(places.tolist(), blocks.tolist(), strict=True):
-            if place != last:
-                last, number = place, int(words[place])
-            if number and returns:
-                self.join(block, number)
+        """Let blocks update flags, in the order given; returns: whether they read what they find, and acquire."""
+        if not self.lost and (base in self.words or self.fences[blocks].any()):
+            order = np.argsort(places, kind="stable")
+            lanes = (places[order].astype(np.int64) << 32) + blocks[order]
+            lanes = lanes[np.append(True, lanes[1:] != lanes[:-1])]
+            self.name(blocks)
+            words, last = self.flags(base, granules), -1
+            for lane in lanes.tolist():
+                place, block = lane >> 32, lane & 0xFFFFFFFF
+                if place != last:
+                    last, number = place, int(words[place])
+                if number and returns:
+                    self.join(block, number)
+                own = int(self.own[block])
+                if own and own != number:
+                    words[place] = number = self.sum(number, own)
                 if self.lost:
                     return
-            own = int(self.own[block])
-            if own and own != number:
-                words[place] = number = self.sum(number, own)
-        self.settle(blocks)
+        if returns:
+            self.settle(blocks)
 
     # Clocks.
 
