@@ -15,7 +15,8 @@ from cudabench.toolchain.record import Compiled
 
 # Suspicions that are said of every kernel, and those that are said of one that is only checked.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
-OF_CHECKS = ("ended-before-barrier",)
+OF_CHECKS = ("ended-before-barrier", "too-large")
+CODES = {"too-large": "unsearched"}  # of warnings, where they differ
 BESIDE = ("skipped-barrier", "ended-before-barrier")  # of a barrier that is called divergent it is no news
 # Faults from which races within a block follow, which are then not reported beside them.
 EXCUSES = ("divergent-barrier", "invalid-mask")
@@ -70,7 +71,7 @@ def notes(report: simulator.Report, checked: bool, expected: bool) -> list[Warni
         shown += [one for one in report.suspicions if one.kind == "undefined-shuffle"][:1]
     by_line = {(one.kind, one.file, one.line): one for one in reversed(shown)}
     return [
-        warning(one.kind, line=one.line, message=one.message.removesuffix("."))
+        warning(CODES.get(one.kind, one.kind), line=one.line, message=one.message.removesuffix("."))
         for one in shown
         if by_line[one.kind, one.file, one.line] is one
     ]

@@ -322,9 +322,9 @@ class Hazards:
         block, thread = machine.chunk.block_index(place[0]), machine.chunk.thread_index(place[1])
         self.add("invalid-mask", op.line, count, block, thread, f"thread {thread} of block {block} {what}.")
 
-    def unsearched(self, location: Location, message: str) -> None:
-        """Note that races between blocks are not looked for."""
-        _add(self.suspected, "unsearched", location, 1, (0, 0, 0), (0, 0, 0), message)
+    def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
+        """Note that races between blocks are not looked for; kind: 'too-large' where that is so from the start."""
+        _add(self.suspected, kind, location, 1, (0, 0, 0), (0, 0, 0), message)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
