@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -385,10 +385,33 @@ class GlobalRaces(Races):
             places.append((granule & ((1 << BLOCK_BITS) - 1)) + (blocks << BLOCK_BITS))
             counts.append(count)
         index = dense(np.concatenate(places))
+        self.cuts.clear()
+        while True:
+            faults = self.run_through(base, entries, events, counts, places, index, exact)
+            if faults is None or not self.cuts.widened:
+                break
+            self.cuts.clear()  # a barrier that was advised reaches farther than was known
+        for record in faults or ():
+            record()
+        return faults == []
+
+    def run_through(
+        self,
+        base: int,
+        entries: list[LogEntry | WarpSync],
+        events: Sequence[tuple[Array, Array, Array] | None],
+        counts: list[int],
+        places: list[Array],
+        index: Array,
+        exact: bool,
+    ) -> list[Callable[[], None]] | None:
+        """Apply the log to a shadow; return what records the races, None where it is not exact and has any."""
+        chunk, width = self.chunk, self.width
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
+        self.several = shadow.several
         order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
-        clean = True
+        faults: list[Callable[[], None]] = []
         for time, (entry, event, count, part) in enumerate(zip(entries, events, counts, places, strict=True), 1):
             if isinstance(entry, WarpSync) or event is None:
                 assert isinstance(entry, WarpSync)
@@ -404,15 +427,15 @@ class GlobalRaces(Races):
                     values = np.repeat(values[blocks, threads], count)
             lanes = threads if count == 1 else np.repeat(threads, count)
             rows = blocks if count == 1 else np.repeat(blocks, count)
+            flat_lanes = rows * chunk.threads + lanes if exact else lanes
             found = shadow.step(
-                entry.access, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
-                entry.access.numbers["global"], self.value_name(entry.data), values, entry.role,
+                entry.access, granules, lanes, flat_lanes, order, time, entry.access.numbers["global"],
+                self.value_name(entry.data), values, entry.role, self.cuts.of(entry.access),
             )  # fmt: skip
             if found is None:
                 continue
-            clean = False
             if not exact:
-                return False
+                return None
             bad, others, numbers = found
             place = widest(bad, lanes, others)
             region = self.machine.space.slots[base >> SLOT_BITS]
@@ -424,9 +447,11 @@ class GlobalRaces(Races):
                 0,
                 int(numbers[place]),
                 int(others[place]),
+                order.has_heard(int(flat_lanes[place])),
             )
-            self.report(conflict, in_region(region, offset, entry.access.width), int(rows[place]))
-        return clean
+            spot = in_region(region, offset, entry.access.width)
+            faults.append(self.judge(conflict, spot, int(rows[place]), time - 1, entries, 1))
+        return faults
 
 
 def dense(places: Array) -> Array:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.places import Declared, Places, in_region, region_size
+from cudabench.simulator.check.cures import GRID, Cure
+from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.names import readable
@@ -25,11 +26,14 @@ VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 class Hazards:
     """Collects the hazards of a launch."""
 
-    def __init__(self, code: Code, space: AddressSpace, shared_size: int, declared: Declared | None) -> None:
-        self.code, self.space = code, space
+    def __init__(
+        self, code: Code, space: AddressSpace, shared_size: int, declared: Declared | None, between: Between | None
+    ) -> None:
+        self.code, self.space, self.between = code, space, between
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
+        self.cures: dict[tuple[int, int], Cure] = {}  # of races, by file and line
 
     def add(
         self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0
@@ -37,6 +41,14 @@ class Hazards:
         """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
         wider: what mends that mends both."""
         _add(self.found, kind, location, count, block, thread, message, scope)
+
+    def race(self, location: Location, count: int, block: Any, thread: Any, message: str, scope: int) -> None:
+        """Record a race within a block; what mends it is said with all of its line, see `cure`."""
+        self.add("race", location, count, block, thread, message, scope)
+
+    def cure(self, location: Location) -> Cure:
+        """Return what mends the races of a line, to be added to."""
+        return self.cures.setdefault((location.file, location.line), Cure())
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
@@ -52,7 +64,9 @@ class Hazards:
 
     def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
         records = []
-        for (kind, file, line), (count, block, thread, message, instruction, _) in found.items():
+        for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
+            if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
+                message = f"{message}{self.cures[file, line].text()}."
             name = self.code.files.get(file, "")
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))

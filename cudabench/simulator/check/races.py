@@ -10,13 +10,17 @@ block, and its outcome remembered by what was logged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, cut_at, find_gap
 from cudabench.simulator.check.hazards import VERBS
+from cudabench.simulator.check.places import Gap
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, WarpOrder
+from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -24,9 +28,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-# How far the cure of a race has to reach.
-WARP, BLOCK, GRID = 1, 2, 3
-CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -109,13 +110,14 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
 class Conflict:
     """A race found in a log: the later access and the earlier one, by place in the flat lane order."""
 
-    __slots__ = ("count", "entry", "granule", "lane", "other_access", "other_thread")
+    __slots__ = ("count", "entry", "granule", "lane", "other_access", "other_thread", "told")
 
     def __init__(
-        self, entry: LogEntry, count: int, lane: int, granule: int, other_access: Any, other_thread: int
+        self, entry: LogEntry, count: int, lane: int, granule: int, other_access: Any, other_thread: int, told: bool
     ) -> None:
         self.entry, self.count, self.lane, self.granule = entry, count, lane, granule
         self.other_access, self.other_thread = other_access, other_thread
+        self.told = told  # whether its lane waited for a flag before
 
 
 def narrow_any(mask: Array | None) -> Array | None:
@@ -143,6 +145,8 @@ class Races:
         self.bytes = 0
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
+        self.cuts = Cuts()
+        self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
 
     def whole(self, mask: Array | None) -> Array | None:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
@@ -214,39 +218,113 @@ class Races:
             return None
         return broadcast(total, shape)
 
-    def report(self, conflict: Conflict, place: str, block: int) -> None:
-        """Record a race."""
-        machine, chunk = self.machine, self.chunk
-        entry = conflict.entry
-        thread = chunk.thread_index(conflict.lane)
-        party = chunk.thread_index(conflict.other_thread & 1023)
+    def judge(
+        self, conflict: Conflict, place: str, block: int, index: int, entries: Sequence[LogEntry | WarpSync], start: int
+    ) -> Callable[[], None]:
+        """Return what records a race.
+
+        index: of its later access in the entries of the log, of which the first has the time `start`. What the barrier
+        orders that mends it is no news from then on.
+        """
+        machine, chunk, entry = self.machine, self.chunk, conflict.entry
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
-        same = location.line == entry.access.location.line
-        line = "the same line" if same else f"line {location.line}"
-        scope = WARP if conflict.lane // 32 == (conflict.other_thread & 1023) // 32 else BLOCK
-        lack = f"without {CURES[scope]} in between"
-        subject, other = f"thread {thread}", f"thread {party}"
+        mine, party = conflict.lane, conflict.other_thread & 1023
+        scope = WARP if mine // 32 == party // 32 else BLOCK
+        subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(party)}"
+        lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
+        cure = machine.hazards.cure(entry.access.location)
+        done: list[Callable[[], None]] = []
+        if machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, mine)):
+            scope, lack = GRID, "under a lock without fences"
+            what = "put __threadfence() behind taking the lock and before giving it back"
+            done.append(lambda: cure.also(what))
+        elif conflict.other_thread & TOGETHER or self.updates(location, entry, conflict.other_access):
+            lack = "at the same time"
+            if self.updates(location, entry, conflict.other_access):
+                what = "threads update one element, so use an atomic, such as atomicAdd()"
+            else:
+                what = "let one of them write, or use an atomic"
+            done.append(lambda: cure.also(what))
+        else:
+            lack = f"without {CURES[scope]} in between"
+            if conflict.other_thread & ENGINE:
+                other = "its own asynchronous copy" if party == mine else f"{other}'s asynchronous copy"
+                lack = "before the copy is waited for"
+                before = f"before line {entry.access.location.line}" if lines != "the same line" else "before that"
+                what = f"let the copying thread wait for its copies {before} (__pipeline_wait_prior() or cp.async.wait_group)"
+                if party != mine:
+                    what += f", and put {CURES[scope]} behind the wait"
+                done.append(lambda: cure.also(what))
+            elif conflict.told:
+                what = f"put __threadfence() behind line {location.line}, before the flag is raised"
+                done.append(lambda: cure.also(what))
+            else:
+                scope = self.cuts.add(entry.access.location, scope)
+                gap = self.cut(conflict, location, scope, index, entries, start)
+                splits = gap.kind in ("same", "head", "branches")
+                if gap.kind == "same" and entry.access.kind == "load":
+                    # What is read was written in another turn.
+                    splits, gap = False, gap.turn or gap._replace(kind="next")
+
+                def put() -> None:
+                    cure.barrier = max(cure.barrier, scope)
+                    if splits:
+                        cure.splits = gap
+                    else:
+                        cure.stand(gap)
+
+                done.append(put)
         if entry.role == "copy":
             subject += "'s asynchronous copy"
-        if conflict.other_thread & TOGETHER:
-            lack = "at the same time: use an atomic, or let one of them write"
-        elif conflict.other_thread & ENGINE:
-            other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
-            lack = "before the copy is waited for"
-        elif same and entry.access.kind != op:
-            lack += (
-                f": where threads update one element, use an atomic; else keep what is read in a variable, and put "
-                f"{CURES[scope]} between the reads and the writes"
+        at = chunk.block_index(block)
+        text = f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {lines}, {lack} (block {at})"
+
+        def record() -> None:
+            for one in done:
+                one()
+            machine.hazards.race(
+                entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
             )
-        if machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, conflict.lane)):
-            scope, lack = (
-                GRID,
-                ("under a lock without fences: put __threadfence() behind taking the lock and before giving it back"),
-            )
-        index = chunk.block_index(block)
-        does, did = VERBS[entry.access.kind], VERBS[op]
-        text = f"{subject} {does} {place}, which {other} {did} in {line}, {lack} (block {index})."
-        machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text, scope)
+
+        return record
+
+    def cut(
+        self, conflict: Conflict, earlier: Location, scope: int, index: int, entries: Sequence[LogEntry | WarpSync],
+        start: int,
+    ) -> Gap:  # fmt: skip
+        """Return where the barrier of a cure stands, and let it order what is told of other lines."""
+        later = conflict.entry.access.location
+        gap = find_gap(self.machine, earlier, later, scope)
+        stop = index - 1
+        while stop >= 0 and not self.is_access(entries[stop], conflict.other_access):
+            stop -= 1
+        at = cut_at(entries, index, stop, gap.span)
+        self.cuts.before[scope] = max(self.cuts.before[scope], start + at)
+        nearest = entries[at] if at >= 0 else None
+        if gap.kind == "between" and isinstance(nearest, LogEntry):
+            nearer = find_gap(self.machine, nearest.access.location, later, scope)
+            if nearer.kind == "between" and nearer.before == gap.before and nearer.after > gap.after:
+                gap = nearer._replace(around=tuple(dict.fromkeys((*gap.around, *nearer.around))))
+        return gap
+
+    def is_access(self, entry: LogEntry | WarpSync, number: int) -> bool:
+        """Return whether a logged access is the one of a number."""
+        return isinstance(entry, LogEntry) and number in entry.access.numbers.values()
+
+    def updates(self, location: Location, entry: LogEntry, other: int) -> bool:
+        """Return whether two accesses are a load and a store of an update that threads make of one element."""
+        access, (_, _, op, *_) = entry.access, self.machine.code.accesses[other]
+        if {access.kind, op} != {"load", "store"}:
+            return False
+        one, two = (self.addresses.get(line) for line in (access.location.ptx_line, location.ptx_line))
+        numbers = {other, *access.numbers.values()}
+        return one == two is not None and (access.location.line == location.line or not self.several.isdisjoint(numbers))
+
+    @cached_property
+    def addresses(self) -> dict[int, tuple[int, int]]:
+        """By line of the PTX the register and the offset of an address."""
+        blocks = self.machine.code.blocks
+        return {op.line.ptx_line: (op.address, op.offset) for block in blocks for op in block.ops if op.address >= 0}
 
 
 def widest(bad: Array, threads: Array, others: Array) -> int:

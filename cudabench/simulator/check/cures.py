@@ -1,0 +1,180 @@
+"""What mends the races of one line: a barrier and where it stands, or what else has to be done.
+
+A cure follows from all pairs of accesses that were found: it reaches the farthest pair of threads, and comes behind the
+latest of the accesses before. Where a barrier that is advised for one line orders accesses of another one as well,
+those are not told: see `Cuts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudabench.simulator.check.places import Gap
+from cudabench.simulator.program.ptx import Location
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
+# How far the cure of a race has to reach.
+WARP, BLOCK, GRID = 1, 2, 3
+CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
+NAMES = {WARP: "warp", BLOCK: "block"}
+
+
+class Cure:
+    """What mends the races of accesses in one line with earlier ones, put together from what is found.
+
+    barrier: how far it has to reach, 0 for none. gaps: where it stands, by the earlier access's line. splits: whether
+    it comes between what a statement reads and what it writes. others: what is to be done besides.
+    """
+
+    def __init__(self) -> None:
+        self.barrier = 0
+        self.gaps: list[Gap] = []
+        self.splits: Gap | None = None
+        self.others: list[str] = []
+
+    def also(self, what: str) -> None:
+        """Add what is to be done besides a barrier."""
+        if what not in self.others:
+            self.others.append(what)
+
+    def stand(self, gap: Gap) -> None:
+        """Add a place for a barrier; a later one between the same accesses does for an earlier one."""
+        if gap.kind == "turn":
+            around = any(one.kind == "between" and gap.span[0] <= one.after <= one.before <= gap.span[1] for one in self.gaps)
+            if not around and all((one.kind, one.loop) != ("turn", gap.loop) for one in self.gaps):
+                self.gaps.append(gap)
+            return
+        for place, one in enumerate(self.gaps):
+            if one.kind == "between":
+                if (gap.after, gap.before) > (one.after, one.before):
+                    self.gaps[place] = gap
+                gap = self.gaps[place]
+                break
+        else:
+            self.gaps.append(gap)
+        self.gaps = [one for one in self.gaps if one.kind != "turn" or not one.span[0] <= gap.after <= one.span[1]]
+
+    def text(self) -> str:
+        """Return the sentences of a message that say what to do, with the point or the colon before them."""
+        if not self.barrier or not (self.gaps or self.splits):
+            return f": {', and '.join(self.others)}" if self.others else ""
+        name, scope = CURES[self.barrier], NAMES[self.barrier]
+        wheres = [_where(one) for one in self.gaps]
+        if self.splits is not None:
+            what = "between the reads and the writes"
+            if self.splits.kind == "head":
+                what = f"behind that, before the condition in line {self.splits.span[0]}"
+            elif self.splits.kind == "branches":
+                what = "between the two parts"
+            wheres.insert(0, what)
+        gaps = [*([self.splits] if self.splits else []), *self.gaps]
+        around = list(dict.fromkeys(line for one in gaps for line in one.around))
+        if around:
+            conditions = " and ".join(f"the condition in line {line}" for line in around)
+            wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
+        put = f"put {name} {', and '.join(wheres)}"
+        if self.splits is not None and self.splits.kind == "branches":
+            put = f"part the condition in line {self.splits.span[0]} in two, and {put}"
+        elif self.splits is not None:
+            put = f"keep what is read in a variable, and {put}"
+        text = ". " + ", and ".join([_capital(put), *self.others])
+        outside = next((one for one in gaps if one.outside), None)
+        if outside is not None and outside.is_loop:
+            text += (
+                f". Not all threads of the {scope} make the same number of turns of the loop in line {outside.outside}:"
+                " let them, and put the condition around the work in it, not around the barrier"
+            )
+        elif outside is not None:
+            text += (
+                f". Not all threads of the {scope} meet the condition in line {outside.outside}: the barrier stands "
+                "outside of it, where all of them come. End the condition before the barrier, and repeat it behind it"
+            )
+        leaves = next((one.leaves for one in gaps if one.leaves), 0)
+        if leaves:
+            text += (
+                f". Threads that leave in line {leaves} have to come as well: put its condition around the work instead"
+            )
+        return text
+
+
+def _where(gap: Gap) -> str:
+    if gap.kind == "turn":
+        return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}"
+    if gap.kind == "next":
+        return f"behind line {gap.after}, before its next turn"
+    if gap.after >= gap.before:
+        return f"in line {gap.after}, between the two statements"
+    return f"between line {gap.after} and line {gap.before}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:
+    """Return where a barrier can stand between two accesses: as the source says, else by their lines alone."""
+    hazards = machine.hazards
+    if hazards.between is not None and earlier.file == later.file:
+        parted = {line for (file, line), far in machine.parted.items() if file == later.file and far <= scope}
+        found = hazards.between(
+            machine.code.files.get(later.file, ""), (earlier.line, earlier.column), (later.line, later.column), parted
+        )
+        if found is not None:
+            return found
+    span = (later.line, later.line)
+    if earlier.line == later.line:
+        return Gap("same", later.line, later.line, 0, span)
+    if earlier.line < later.line:
+        return Gap("between", earlier.line, later.line, 0, span)
+    return Gap("next", earlier.line, later.line, 0, span)
+
+
+class Cuts:
+    """Barriers that were advised for the accesses of a log, as if they stood there.
+
+    What they order is told of no other line: that is mended with the first. Of the lines for which they were advised
+    all is told, so that their cures reach far enough. before: by how far they reach the time until which accesses are
+    ordered. scopes: how far the cure of each line has to reach, as far as is known from this log and others.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: dict[tuple[int, int], int] = {}
+        self.widened = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin to examine a log."""
+        self.told: set[tuple[int, int]] = set()
+        self.before = {WARP: 0, BLOCK: 0}
+        self.widened = False
+
+    def of(self, access: MemoryOp) -> tuple[int, int] | None:
+        """Return until when accesses are ordered before this one, within warps and blocks; None for no cut."""
+        if (access.location.file, access.location.line) in self.told or not (self.before[WARP] or self.before[BLOCK]):
+            return None
+        return self.before[WARP], self.before[BLOCK]
+
+    def add(self, later: Location, scope: int) -> int:
+        """Note a race of a line, and return how far its cure has to reach."""
+        key = later.file, later.line
+        self.told.add(key)
+        known = self.scopes.get(key, 0)
+        if scope > known:
+            self.widened = self.widened or known > 0
+            self.scopes[key] = scope
+        return max(scope, known)
+
+
+def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:
+    """Return the index of the latest entry before one that stands before a barrier; stop: of the earlier access."""
+    at = index - 1
+    while at > stop:
+        location = getattr(getattr(entries[at], "access", None), "location", None)
+        if location is not None and not span[0] <= location.line <= span[1]:
+            break
+        at -= 1
+    return at
