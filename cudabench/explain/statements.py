@@ -166,20 +166,21 @@ class Statements:
             return self._forward(a, b, level, parted)
         loop = next((at for at in range(level - 1, -1, -1) if a[at].statement.kind in LOOPS), None)
         if one.index > other.index:
-            return self._around(a, b, loop, parted)
+            # With no loop around both, threads that parted have come to the later statement first.
+            return self._forward(b, a, level, parted) if loop is None else self._around(a, b, loop, later[0], parted)
         inner = one.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
         if inner.kind in LOOPS and a_in and not b_in:
-            return self._around(a, b, level, parted)
+            return self._around(a, b, level, later[0], parted)
         if inner.kind in ("if", "switch") and a_in and not b_in and loop is not None:
-            return self._around(a, b, loop, parted)
+            return self._around(a, b, loop, later[0], parted)
         if inner.kind in LOOPS and b_in and not a_in:
             first = inner.bodies[0][0]
             found = self._gap(self.line(inner.head), self.line(first.first), b[level + 1].statement, a, level + 1, parted)
             return found._replace(around=self._parting(b[level + 1 :], parted))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
         found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in), parted)
-        turn = None if loop is None else self._around(a, b, loop, parted)
+        turn = None if loop is None else self._around(a, b, loop, later[0], parted)
         return found._replace(kind=kind, loop=0 if turn is None else turn.loop, turn=turn)
 
     def _forward(self, a: list[Step], b: list[Step], level: int, parted: Collection[int]) -> Gap:
@@ -190,7 +191,9 @@ class Statements:
         around = self._parting(a[level:], parted) + self._parting(b[level:], parted)
         return found._replace(around=tuple(dict.fromkeys(around)))
 
-    def _around(self, a: list[Step], b: list[Step], loop: int | None, parted: Collection[int]) -> Gap | None:
+    def _around(
+        self, a: list[Step], b: list[Step], loop: int | None, line: int, parted: Collection[int]
+    ) -> Gap | None:
         """Return the place at the end of the body of a loop, on the way to both at a level."""
         if loop is None or loop + 1 >= len(a):
             return None
@@ -201,7 +204,7 @@ class Statements:
         return found._replace(
             kind="turn",
             loop=self.line(head.first),
-            span=(self.line(head.first), self.line(target.head if target is head else target.last)),
+            span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),
             around=tuple(dict.fromkeys(around)),
         )
 

@@ -58,6 +58,12 @@ class Cure:
             self.gaps.append(gap)
         self.gaps = [one for one in self.gaps if one.kind != "turn" or not one.span[0] <= gap.after <= one.span[1]]
 
+    def told(self, race: str) -> str:
+        """Return the message of a race with its cure."""
+        if self.barrier == BLOCK:
+            race = race.replace(f"without {CURES[WARP]}", f"without {CURES[BLOCK]}")
+        return f"{race}{self.text()}."
+
     def text(self) -> str:
         """Return the sentences of a message that say what to do, with the point or the colon before them."""
         if not self.barrier or not (self.gaps or self.splits):
@@ -101,6 +107,11 @@ class Cure:
         return text
 
 
+def place(gap: Gap) -> tuple[str, int]:
+    """Return what tells the place of a barrier from others."""
+    return gap.kind, gap.before if gap.kind == "between" else gap.loop or gap.after
+
+
 def _where(gap: Gap) -> str:
     if gap.kind == "turn":
         return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}"
@@ -134,39 +145,76 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
 
 
 class Cuts:
-    """Barriers that were advised for the accesses of a log, as if they stood there.
+    """Barriers that were advised, as if they stood in the kernel.
 
     What they order is told of no other line: that is mended with the first. Of the lines for which they were advised
-    all is told, so that their cures reach far enough. before: by how far they reach the time until which accesses are
-    ordered. scopes: how far the cure of each line has to reach, as far as is known from this log and others.
+    all is told, so that their cures reach far enough. gaps: by those lines where the barriers stand. times: until when
+    accesses are ordered, within warps and within blocks. scopes: how far the barrier of each line and in each place has
+    to reach. news: whether a barrier was advised, or reaches farther, that had not been known when the log was begun.
     """
 
     def __init__(self) -> None:
-        self.scopes: dict[tuple[int, int], int] = {}
-        self.widened = False
+        self.scopes: dict[object, int] = {}
+        self.gaps: dict[tuple[int, int], list[Gap]] = {}
         self.clear()
 
     def clear(self) -> None:
         """Begin to examine a log."""
-        self.told: set[tuple[int, int]] = set()
-        self.before = {WARP: 0, BLOCK: 0}
-        self.widened = False
+        self.times = (0, 0)
+        self.news = False
+        self.last: MemoryOp | None = None
 
-    def of(self, access: MemoryOp) -> tuple[int, int] | None:
-        """Return until when accesses are ordered before this one, within warps and blocks; None for no cut."""
-        if (access.location.file, access.location.line) in self.told or not (self.before[WARP] or self.before[BLOCK]):
+    def of(self, access: MemoryOp, time: int) -> tuple[int, int] | None:
+        """Return until when accesses are ordered before this one; None for no cut."""
+        last, self.last = self.last, access
+        line = access.location.line
+        if last is not None:
+            for (file, _), gaps in self.gaps.items():
+                if file == access.location.file:
+                    for gap in gaps:
+                        if _crosses(gap, last, access):
+                            self.add(self.scopes[place(gap)], time - 1)
+        if (access.location.file, line) in self.gaps or not any(self.times):
             return None
-        return self.before[WARP], self.before[BLOCK]
+        return self.times
 
-    def add(self, later: Location, scope: int) -> int:
-        """Note a race of a line, and return how far its cure has to reach."""
-        key = later.file, later.line
-        self.told.add(key)
-        known = self.scopes.get(key, 0)
+    def reach(self, of: object, scope: int) -> int:
+        """Note how far a barrier has to reach, and return how far it does."""
+        known = self.scopes.get(of, 0)
         if scope > known:
-            self.widened = self.widened or known > 0
-            self.scopes[key] = scope
+            self.news = True
+            self.scopes[of] = scope
+            if known:
+                self.gaps.clear()  # what it mends besides is found anew
         return max(scope, known)
+
+    def stand(self, later: Location, gap: Gap) -> None:
+        """Note that a barrier was advised for a line."""
+        gaps = self.gaps.setdefault((later.file, later.line), [])
+        if gap not in gaps:
+            gaps.append(gap)
+            self.news = True
+
+    def add(self, scope: int, time: int) -> None:
+        """Let a barrier stand behind what was done at a time."""
+        warp, block = self.times
+        self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
+
+
+def _crosses(gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
+    """Return whether a place for a barrier lies between two accesses, of which one came behind the other."""
+    before, line = last.location.line, access.location.line
+    if not gap.span[0] <= line <= gap.span[1]:
+        return False
+    if gap.kind == "same":
+        return before == line and last.kind == "load" and access.kind == "store"
+    if not gap.span[0] <= before <= gap.span[1]:
+        return True
+    if gap.kind != "turn" or before != line:
+        return False
+    # In a loop that the compiler unrolled, a later instruction of the same place is one of a later turn.
+    again = access.kind == last.kind == "load" and access.location.column <= last.location.column
+    return access.number <= last.number or again
 
 
 def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:

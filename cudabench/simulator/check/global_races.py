@@ -388,9 +388,9 @@ class GlobalRaces(Races):
         self.cuts.clear()
         while True:
             faults = self.run_through(base, entries, events, counts, places, index, exact)
-            if faults is None or not self.cuts.widened:
+            if faults is None or not self.cuts.news:
                 break
-            self.cuts.clear()  # a barrier that was advised reaches farther than was known
+            self.cuts.clear()  # what the barrier orders that was advised is not told
         for record in faults or ():
             record()
         return faults == []
@@ -428,11 +428,11 @@ class GlobalRaces(Races):
             lanes = threads if count == 1 else np.repeat(threads, count)
             rows = blocks if count == 1 else np.repeat(blocks, count)
             flat_lanes = rows * chunk.threads + lanes if exact else lanes
-            found = shadow.step(
-                entry.access, granules, lanes, flat_lanes, order, time, entry.access.numbers["global"],
-                self.value_name(entry.data), values, entry.role, self.cuts.of(entry.access),
-            )  # fmt: skip
+            number, value = entry.access.numbers["global"], self.value_name(entry.data)
+            step = entry.access, granules, lanes, flat_lanes, order
+            found = shadow.conflicts(*step, number, value, values, entry.role, self.cuts.of(entry.access, time))
             if found is None:
+                shadow.note(*step, time, number, value, entry.role, self.cuts.times)
                 continue
             if not exact:
                 return None
@@ -451,6 +451,9 @@ class GlobalRaces(Races):
             )
             spot = in_region(region, offset, entry.access.width)
             faults.append(self.judge(conflict, spot, int(rows[place]), time - 1, entries, 1))
+            if self.cuts.news:
+                break
+            shadow.note(*step, time, number, value, entry.role, self.cuts.times)
         return faults
 
 

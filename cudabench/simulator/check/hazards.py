@@ -66,7 +66,7 @@ class Hazards:
         records = []
         for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
-                message = f"{message}{self.cures[file, line].text()}."
+                message = self.cures[file, line].told(message)
             name = self.code.files.get(file, "")
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))

@@ -60,6 +60,8 @@ class Places:
         plain = readable(name)
         found = self.declared(plain, size, line) if self.declared else None
         element, shape = found or (width, ())
+        if self.declared and not found and size == width and offset == start and plain.isidentifier():
+            return plain  # not declared as an array
         return _element(plain, offset - start, element, shape, _brackets)
 
     def size(self, name: str, size: int, width: int, line: int) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, cut_at, find_gap
+from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, WarpOrder
@@ -229,7 +230,7 @@ class Races:
         machine, chunk, entry = self.machine, self.chunk, conflict.entry
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
         mine, party = conflict.lane, conflict.other_thread & 1023
-        scope = WARP if mine // 32 == party // 32 else BLOCK
+        pair = scope = WARP if mine // 32 == party // 32 else BLOCK
         subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(party)}"
         lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
         cure = machine.hazards.cure(entry.access.location)
@@ -259,21 +260,21 @@ class Races:
                 what = f"put __threadfence() behind line {location.line}, before the flag is raised"
                 done.append(lambda: cure.also(what))
             else:
-                scope = self.cuts.add(entry.access.location, scope)
-                gap = self.cut(conflict, location, scope, index, entries, start)
+                scope, gap = self.cut(conflict, location, scope, index, entries, start)
                 splits = gap.kind in ("same", "head", "branches")
                 if gap.kind == "same" and entry.access.kind == "load":
                     # What is read was written in another turn.
                     splits, gap = False, gap.turn or gap._replace(kind="next")
 
-                def put() -> None:
-                    cure.barrier = max(cure.barrier, scope)
+                def put(far: int = scope) -> None:
+                    cure.barrier = max(cure.barrier, far)
                     if splits:
                         cure.splits = gap
                     else:
                         cure.stand(gap)
 
                 done.append(put)
+                scope = pair
         if entry.role == "copy":
             subject += "'s asynchronous copy"
         at = chunk.block_index(block)
@@ -291,40 +292,50 @@ class Races:
     def cut(
         self, conflict: Conflict, earlier: Location, scope: int, index: int, entries: Sequence[LogEntry | WarpSync],
         start: int,
-    ) -> Gap:  # fmt: skip
-        """Return where the barrier of a cure stands, and let it order what is told of other lines."""
+    ) -> tuple[int, Gap]:  # fmt: skip
+        """Return how far the barrier of a cure reaches and where it stands, and let it order what is told of other
+        lines."""
         later = conflict.entry.access.location
+        scope = self.cuts.reach((later.file, later.line), scope)
         gap = find_gap(self.machine, earlier, later, scope)
+        scope = self.cuts.reach(place_of(gap), scope)
         stop = index - 1
         while stop >= 0 and not self.is_access(entries[stop], conflict.other_access):
             stop -= 1
         at = cut_at(entries, index, stop, gap.span)
-        self.cuts.before[scope] = max(self.cuts.before[scope], start + at)
+        self.cuts.stand(later, gap)
+        self.cuts.add(scope, start + at)
         nearest = entries[at] if at >= 0 else None
         if gap.kind == "between" and isinstance(nearest, LogEntry):
             nearer = find_gap(self.machine, nearest.access.location, later, scope)
             if nearer.kind == "between" and nearer.before == gap.before and nearer.after > gap.after:
                 gap = nearer._replace(around=tuple(dict.fromkeys((*gap.around, *nearer.around))))
-        return gap
+        return scope, gap
 
     def is_access(self, entry: LogEntry | WarpSync, number: int) -> bool:
         """Return whether a logged access is the one of a number."""
         return isinstance(entry, LogEntry) and number in entry.access.numbers.values()
 
     def updates(self, location: Location, entry: LogEntry, other: int) -> bool:
-        """Return whether two accesses are a load and a store of an update that threads make of one element."""
+        """Return whether two accesses are of an update that threads make of one element."""
         access, (_, _, op, *_) = entry.access, self.machine.code.accesses[other]
-        if {access.kind, op} != {"load", "store"}:
+        if "store" not in (access.kind, op):
             return False
-        one, two = (self.addresses.get(line) for line in (access.location.ptx_line, location.ptx_line))
-        numbers = {other, *access.numbers.values()}
-        return one == two is not None and (access.location.line == location.line or not self.several.isdisjoint(numbers))
+        if location.line != access.location.line and self.several.isdisjoint((other, *access.numbers.values())):
+            return False
+        return {access.location.ptx_line, location.ptx_line} <= self.updated
 
     @cached_property
-    def addresses(self) -> dict[int, tuple[int, int]]:
-        """By line of the PTX the register and the offset of an address."""
-        blocks = self.machine.code.blocks
-        return {op.line.ptx_line: (op.address, op.offset) for block in blocks for op in block.ops if op.address >= 0}
+    def updated(self) -> set[int]:
+        """The lines of the PTX that load or store an element which is both loaded and stored by its one address."""
+        found: dict[tuple[int, int], dict[str, set[int]]] = {}
+        kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
+        for block in self.machine.code.blocks:
+            for op in block.ops:
+                if op.address >= 0 and op.line.ptx_line in kinds:
+                    lines = found.setdefault((op.address, op.offset), {})
+                    lines.setdefault(kinds[op.line.ptx_line], set()).add(op.line.ptx_line)
+        return {line for one in found.values() if one.keys() >= {"load", "store"} for each in one.values() for line in each}
 
 
 def widest(bad: Array, threads: Array, others: Array) -> int:

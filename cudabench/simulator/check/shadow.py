@@ -118,21 +118,21 @@ class Shadow:
         self.taking: set[int] = set()  # the atomics that wait for a value and replace it, likewise
         self.several: set[int] = set()  # the stores in which threads wrote one place at once, likewise
 
-    def step(
+    def conflicts(
         self,
         access: MemoryOp,
         granules: Array,
         threads: Array,
         lanes: Array,
         order: WarpOrder,
-        time: int,
         number: int,
         value: int,
         values: Array | None,
         role: str = "",
         cuts: tuple[int, int] | None = None,
     ) -> tuple[Array, Array, Array] | None:
-        """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
+        """Return what one access races with (conflicting entries, the other threads, the other accesses' numbers), or
+        None; it is to be noted next.
 
         granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
         which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
@@ -207,6 +207,25 @@ class Shadow:
                     other_threads = np.where(new, first + TOGETHER, other_threads)
                     other_numbers = np.where(new, number, other_numbers)
                     bad = bad | differ
+        self.ends = first, last
+        return None if bad is None else (bad, other_threads, other_numbers)
+
+    def note(
+        self,
+        access: MemoryOp,
+        granules: Array,
+        threads: Array,
+        lanes: Array,
+        order: WarpOrder,
+        time: int,
+        number: int,
+        value: int,
+        role: str,
+        cuts: tuple[int, int],
+    ) -> None:
+        """Note the access that was looked at last; the arguments are those of `conflicts`, time: when it was."""
+        kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
+        first, last = self.ends
         low, high, when, who = self.kinds[kind]
         if kind == "store":
             owner = ENGINE if role == "copy" else np.int32(0)
@@ -225,7 +244,7 @@ class Shadow:
                 if order.latest:
                     # A thread has polled since: for it those readers are done, and these are not.
                     stale |= when[granules] < order.latest
-                if cuts is not None:
+                if any(cuts):
                     stale |= _cut(cuts, when[granules], lowest, highest, threads)
                 if stale.any():
                     low[granules[stale]], high[granules[stale]] = NOBODY, -1
@@ -235,9 +254,6 @@ class Shadow:
         when[granules] = time
         who[granules] = number
         self.used[kind] = True
-        if bad is None:
-            return None
-        return bad, other_threads, other_numbers
 
 
 def _cut(cuts: tuple[int, int], when: Array, low: Array, high: Array, threads: Array) -> Array:

@@ -371,11 +371,10 @@ class SharedRaces(Races):
                     return False
             number = entry.access.numbers["shared"]
             value = self.value_name(entry.data)
-            if (
-                shadow.step(entry.access, granules, threads, threads, order, time, number, value, None, entry.role)
-                is not None
-            ):
+            event = entry.access, granules, threads, threads, order
+            if shadow.conflicts(*event, number, value, None, entry.role) is not None:
                 return False
+            shadow.note(*event, time, number, value, entry.role, (0, 0))
             if kind != "load":
                 every = narrow_all(entry.mask)
                 if every is not None and entry.mask is not None and entry.mask.shape[0] > 1:
@@ -401,16 +400,21 @@ class SharedRaces(Races):
                 self.synced = WarpOrder(self.chunk.blocks, self.chunk.threads)
                 self.time = 0
                 self.cuts.clear()
-            state, found = self.run_through(entries)
-            if not (fresh and self.cuts.widened):
+            state, found = self.run_through(entries, fresh)
+            if not (fresh and self.cuts.news):
                 break
-            self.shadow = None  # a barrier that was advised reaches farther than was known
+            self.shadow = None  # what the barrier orders that was advised is not told
         self.state = self.intern(state)
         for record in found:
             record()
 
-    def run_through(self, entries: list[LogEntry | WarpSync]) -> tuple[Array, list[Callable[[], None]]]:
-        """Apply the log to the shadow; return which granules are initialised then, and what records the faults."""
+    def run_through(
+        self, entries: list[LogEntry | WarpSync], stops: bool
+    ) -> tuple[Array, list[Callable[[], None]]]:
+        """Apply the log to the shadow; return which granules are initialised then, and what records the faults.
+
+        stops: end where a barrier is advised that was not known.
+        """
         chunk, shadow, order = self.chunk, self.shadow, self.synced
         assert shadow is not None and order is not None
         self.several = shadow.several
@@ -442,10 +446,8 @@ class SharedRaces(Races):
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
             lanes_ = blocks * chunk.threads + threads
-            found = shadow.step(
-                entry.access, granules, threads, lanes_, order, self.time, number, self.value_name(entry.data),
-                values, entry.role, self.cuts.of(entry.access),
-            )  # fmt: skip
+            event, value = (entry.access, granules, threads, lanes_, order), self.value_name(entry.data)
+            found = shadow.conflicts(*event, number, value, values, entry.role, self.cuts.of(entry.access, self.time))
             if found is not None:
                 bad, others, numbers = found
                 place = widest(bad, threads, others)
@@ -458,6 +460,9 @@ class SharedRaces(Races):
                 faults.append(
                     self.judge(conflict, self.place(entry, offset), int(blocks[place]), index, entries, start)
                 )
+                if stops and self.cuts.news:
+                    break
+            shadow.note(*event, self.time, number, value, entry.role, self.cuts.times)
             if kind != "load":
                 flags[granules] = True
         return state, faults
