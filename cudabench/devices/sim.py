@@ -183,8 +183,8 @@ class SimDevice:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result. declared, between, schedule:
-        as in `simulator.run`.
+        blocks at least, where it has more; what they leave in the arrays is then no result. declared, between,
+        schedule: as in `simulator.run`.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
         """

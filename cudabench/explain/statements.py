@@ -12,6 +12,7 @@ from cudabench.simulator.check.places import Gap
 from cudabench.toolchain.tokens import Scan, closing_bracket
 
 LOOPS = ("for", "while", "do")
+DEPTH = 8  # of calls that are followed
 LEAVES = ("return", "break", "continue", "goto")
 
 
@@ -129,15 +130,67 @@ class Statements:
 
     # Places.
 
-    def way(self, place: tuple[int, int]) -> list[Step]:
-        """Return the statements around a line and column, the outermost first."""
+    def token(self, place: tuple[int, int]) -> int:
+        """Return the token at a line and column, -1 for none."""
         line, column = place
         starts = self.scan.line_starts
         if not 0 < line <= len(starts):
-            return []
+            return -1
         token = bisect_right(self.scan.starts, starts[line - 1] + max(column - 1, 0)) - 1
         if token + 1 < len(self.words) and (token < 0 or self.line(token) < line):
             token += 1
+        return token
+
+    def function(self, token: int) -> int:
+        """Return the number of the function that a token is in, -1 for none."""
+        return next((at for at, (first, last, _) in enumerate(self.functions) if first <= token <= last), -1)
+
+    def calls(self, function: int) -> list[int]:
+        """Return the tokens at which a function is called."""
+        at, depth = self.functions[function][0] - 1, 0
+        while at > 0 and (depth or self.words[at] != ")"):  # const, noexcept
+            at -= 1
+        while at > 0:
+            depth += (self.words[at] == ")") - (self.words[at] == "(")
+            at -= 1
+            if depth == 0:
+                break
+        name = self.words[at]
+        found = [at for at, word in enumerate(self.words) if word == name and self.function(at) not in (-1, function)]
+        return [at for at in found if self.words[at + 1 : at + 2] in (["("], ["<"])]
+
+    def _in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
+        """Return the ways to two tokens, or to the calls of their functions where these differ; none if there are none.
+
+        Of what a function did in its last call, and does in its next, the calls count; and whether that is the same
+        call in the next turn of a loop.
+        """
+        for _ in range(DEPTH):
+            one, other = self.function(a), self.function(b)
+            if -1 in (one, other):
+                break
+            if one != other:
+                calls = [(at, b) for at in self.calls(one)] + [(a, at) for at in self.calls(other)]
+                same = [pair for pair in calls if self.function(pair[0]) == self.function(pair[1])]
+                if not calls:
+                    break
+                # The last call before, else the first.
+                before = [pair for pair in same if pair[0] < pair[1]]
+                a, b = max(before) if before else min(same or calls)
+                continue
+            ways = self.way(a), self.way(b)
+            again = a > b and not any(step.statement.kind in LOOPS for step in ways[0])
+            sites = self.calls(one) if again else []
+            if not sites:
+                return *ways, False
+            inside = [at for at in sites if self.function(at) == self.function(sites[0])]
+            a, b = (inside[0], inside[1]) if len(inside) > 1 else (inside[0], inside[0])
+            if a == b:
+                return self.way(a), self.way(b), True
+        return [], [], False
+
+    def way(self, token: int) -> list[Step]:
+        """Return the statements around a token, the outermost first."""
         inside = next((body for first, last, body in self.functions if first <= token <= last), None)
         steps: list[Step] = []
         while inside:
@@ -151,9 +204,12 @@ class Statements:
 
     def gap(self, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]) -> Gap | None:
         """See `gap`."""
-        a, b = self.way(earlier), self.way(later)
-        if not a or not b or a[0].list is not b[0].list:
+        a, b, again = self._in_one_function(self.token(earlier), self.token(later))
+        if not a or not b:
             return None
+        if again:
+            loop = next((at for at in range(len(a) - 2, -1, -1) if a[at].statement.kind in LOOPS), None)
+            return self._around(a, b, loop, later[0], parted)
         level = 0
         while (
             level + 1 < min(len(a), len(b))
@@ -174,14 +230,24 @@ class Statements:
             return self._around(a, b, level, later[0], parted)
         if inner.kind in ("if", "switch") and a_in and not b_in and loop is not None:
             return self._around(a, b, loop, later[0], parted)
+        if inner.kind == "do" and b_in and not a_in:
+            # The condition at the end, and what comes in the next turn.
+            tail = self.line(inner.last)
+            found = self._gap(tail, tail, inner, a, level + 1, parted)
+            return found._replace(kind="head", span=(tail, tail))
         if inner.kind in LOOPS and b_in and not a_in:
             first = inner.bodies[0][0]
-            found = self._gap(self.line(inner.head), self.line(first.first), b[level + 1].statement, a, level + 1, parted)
+            found = self._gap(
+                self.line(inner.head), self.line(first.first), b[level + 1].statement, a, level + 1, parted
+            )
             return found._replace(around=self._parting(b[level + 1 :], parted))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
         found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in), parted)
         turn = None if loop is None else self._around(a, b, loop, later[0], parted)
-        return found._replace(kind=kind, loop=0 if turn is None else turn.loop, turn=turn)
+        line = earlier[0]
+        if kind == "same" and line == later[0] and sum(self.line(each.first) == line for each in one.list) > 1:
+            turn = found._replace(kind="between", after=line, before=line)
+        return found._replace(kind=kind, turn=turn)
 
     def _forward(self, a: list[Step], b: list[Step], level: int, parted: Collection[int]) -> Gap:
         one, other = a[level].statement, b[level].statement
@@ -191,9 +257,7 @@ class Statements:
         around = self._parting(a[level:], parted) + self._parting(b[level:], parted)
         return found._replace(around=tuple(dict.fromkeys(around)))
 
-    def _around(
-        self, a: list[Step], b: list[Step], loop: int | None, line: int, parted: Collection[int]
-    ) -> Gap | None:
+    def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int, parted: Collection[int]) -> Gap | None:
         """Return the place at the end of the body of a loop, on the way to both at a level."""
         if loop is None or loop + 1 >= len(a):
             return None

@@ -254,8 +254,17 @@ def run(
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(
-        plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, textures,
-        declared, between,
+        plan,
+        space,
+        parameters,
+        budget or DEFAULT_BUDGET,
+        recorder,
+        progress,
+        issued,
+        seconds,
+        textures,
+        declared,
+        between,
     )
     machine.grid_barrier, machine.tensor_maps = barrier, maps
     if footprint:

@@ -1,6 +1,6 @@
 // Wrong: a block reads its partner's shared memory, and that may have ended.
 // LAUNCH: grid=2 block=32 args=x:float32[64],y:float32[64]
-// SAYS: ?
+// SAYS: let the blocks of a cluster wait for each other at the end (cluster.sync())
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 __global__ void __cluster_dims__(2, 1, 1) exchange(const float *x, float *y) {

@@ -1,6 +1,6 @@
 // Wrong: positions are scanned while their last turn is still written.
 // LAUNCH: grid=1 block=64 args=x:int32[64],y:int32[64],n:int32[1]
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 12 and line 16, outside of the condition in line 16, where all threads of the
 __global__ void compact(const int *x, int *y, int *n) {
     __shared__ int s[2][64];
     int t = threadIdx.x, in = 0, keep = x[t] % 3 == 0;

@@ -1,6 +1,6 @@
 // Wrong: a block has left before the grid meets.
 // LAUNCH: grid=4 block=32 args=x:float32[128],y:float32[128],n:int32=90
-// SAYS: ?
+// SAYS: Let all threads of the grid come to it, and put the condition around the work
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 __global__ void steps(float *x, float *y, int n) {

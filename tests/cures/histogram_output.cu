@@ -1,6 +1,6 @@
 // Wrong: counters are read while others still count.
 // LAUNCH: grid=1 block=128 args=x:int32[512],h:int32[16]
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 10 and line 14, outside of the condition in line 14, where all threads of the
 __global__ void histogram(const int *x, int *h) {
     __shared__ unsigned s[16];
     int t = threadIdx.x;

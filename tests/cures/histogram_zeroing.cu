@@ -1,6 +1,6 @@
 // Wrong: counting begins before the counters are cleared.
 // LAUNCH: grid=1 block=128 args=x:int32[512],h:int32[16]
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 8 and line 12, outside of the condition in line 7, where all threads of the block
 __global__ void histogram(const int *x, int *h) {
     __shared__ int s[16];
     int t = threadIdx.x;

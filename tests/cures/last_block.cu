@@ -1,6 +1,6 @@
 // Wrong: the last block reads partial sums that no fence stands behind.
 // LAUNCH: grid=4 block=32 args=x:int32[128],part:int32[4],y:int32[1]
-// SAYS: ?
+// SAYS: Put __threadfence() between the write and the atomic
 __device__ unsigned done = 0;
 __global__ void sum(const int *x, int *part, int *y) {
     int t = threadIdx.x, v = __reduce_add_sync(~0u, x[blockIdx.x * 32 + t]);

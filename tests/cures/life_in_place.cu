@@ -1,6 +1,6 @@
 // Wrong: a game of life in shared memory reads neighbours that are overwritten.
 // LAUNCH: grid=1 block=16,16 args=x:int32[256],turns:int32=2
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 12 and line 16
 __global__ void life(int *x, int turns) {
     __shared__ int s[18][18];
     int c = threadIdx.x + 1, r = threadIdx.y + 1;

@@ -1,6 +1,6 @@
 // Wrong: a shuffle in a branch names lanes that wait at the barrier behind it.
 // LAUNCH: grid=1 block=32 args=x:int32[32],y:int32[32]
-// SAYS: ?
+// SAYS: Let all lanes that the mask names come to this line, or take the mask from __ballot_sync() of the condition
 __global__ void half(const int *x, int *y) {
     __shared__ int s[32];
     int t = threadIdx.x, v = x[t];

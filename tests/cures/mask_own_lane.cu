@@ -1,6 +1,6 @@
 // Wrong: lanes vote with a mask that leaves them out.
 // LAUNCH: grid=1 block=32 args=x:int32[32],y:uint32[32]
-// SAYS: ?
+// SAYS: let the mask name all lanes that come to this line
 __global__ void vote(const int *x, unsigned *y) {
 #ifdef MENDED
     unsigned mask = 0xffffffffu;

@@ -1,6 +1,6 @@
 // Wrong: __syncwarp names half of the lanes that execute it.
 // LAUNCH: grid=1 block=32 args=x:int32[32],y:int32[32]
-// SAYS: ?
+// SAYS: let the mask name all lanes that come to this line
 __global__ void swap(const int *x, int *y) {
     __shared__ int s[32];
     s[threadIdx.x] = x[threadIdx.x];

@@ -1,6 +1,6 @@
 // Wrong: the tiles are used before all of them is loaded.
 // LAUNCH: grid=1 block=16,16 args=a:float32[1024],b:float32[1024],c:float32[256],n:int32=32
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 11 and line 15
 __global__ void matmul(const float *a, const float *b, float *c, int n) {
     __shared__ float as[16][16];
     __shared__ float bs[16][16];

@@ -1,6 +1,6 @@
 // Wrong: rows of three floats are read by fours.
 // LAUNCH: grid=1 block=32 args=x:float32[128],y:float32[32]
-// SAYS: ?
+// SAYS: whose address is not a multiple of 16
 __global__ void rows(const float *x, float *y) {
     int t = threadIdx.x;
 #ifdef MENDED

@@ -1,6 +1,6 @@
 // Wrong: a scan adds in place: neighbours read what is overwritten.
 // LAUNCH: grid=1 block=64 args=x:int32[64],y:int32[64]
-// SAYS: ?
+// SAYS: Keep what is read in a variable, and put __syncthreads() between the reads and the writes. Not all threads of the
 __global__ void scan(const int *x, int *y) {
     __shared__ int s[64];
     int t = threadIdx.x;

@@ -1,6 +1,6 @@
 // Wrong: the row's maximum is overwritten by sums while others read it.
 // LAUNCH: grid=2 block=64 args=x:float32[128],y:float32[128]
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 13 and line 17
 __global__ void softmax(const float *x, float *y) {
     __shared__ float s[64];
     int t = threadIdx.x, i = blockIdx.x * 64 + t;

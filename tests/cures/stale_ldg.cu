@@ -1,6 +1,6 @@
 // Wrong: what the kernel wrote is read through the read-only cache.
 // LAUNCH: grid=1 block=64 args=x:float32[64],y:float32[64]
-// SAYS: ?
+// SAYS: use a plain load, or read it in another launch
 __global__ void twice(float *x, float *y) {
     int t = threadIdx.x;
     x[t] = 2 * x[t];

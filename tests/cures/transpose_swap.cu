@@ -1,6 +1,6 @@
 // Wrong: a tile is transposed by lines that read and write it.
 // LAUNCH: grid=1 block=16,16 args=a:float32[256]
-// SAYS: ?
+// SAYS: Put __syncthreads() between line 9 and line 13
 __global__ void transpose(float *a) {
     __shared__ float s[16][17];
     int x = threadIdx.x, y = threadIdx.y;

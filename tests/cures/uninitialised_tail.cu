@@ -1,6 +1,6 @@
 // Wrong: a reduction reads what the threads behind the end never set.
 // LAUNCH: grid=1 block=64 args=x:float32[50],y:float32[1],n:int32=50
-// SAYS: ?
+// SAYS: which no thread has written
 __global__ void reduce(const float *x, float *y, int n) {
     __shared__ float s[64];
     int t = threadIdx.x;

@@ -1,9 +1,9 @@
 // Wrong: a flag of the block is cleared while others still read it.
 // LAUNCH: grid=1 block=64 args=x:int32[64],y:int32[1]
-// SAYS: ?
+// SAYS: Keep what is read in a variable, and put __syncthreads() behind that, before the condition in line 22
 __global__ void settle(int *x, int *y) {
     __shared__ int changed;
-    int t = threadIdx.x, turns = 0;
+    int t = threadIdx.x, turns = 0, again;
     do {
         if (t == 0) changed = 0;  // HAZARD: race
         __syncthreads();
@@ -14,11 +14,11 @@ __global__ void settle(int *x, int *y) {
         ++turns;
         __syncthreads();
 #ifdef MENDED
-        int again = changed;
+        again = changed;
         __syncthreads();
-    } while (again);
 #else
-    } while (changed);  // HAZARD: race
+#define again changed
 #endif
+    } while (again);  // HAZARD: race
     if (t == 0) *y = turns;
 }

@@ -36,15 +36,24 @@ class Cure:
         self.splits: Gap | None = None
         self.others: list[str] = []
 
-    def also(self, what: str) -> None:
-        """Add what is to be done besides a barrier."""
-        if what not in self.others:
-            self.others.append(what)
+    def add(self, what: str, gap: Gap | None, scope: int) -> None:
+        """Add what is to be done besides a barrier, or where one stands that reaches so far."""
+        if gap is None:
+            if what not in self.others:
+                self.others.append(what)
+            return
+        self.barrier = max(self.barrier, scope)
+        if gap.kind in ("same", "head", "branches"):
+            self.splits = gap
+        else:
+            self.stand(gap)
 
     def stand(self, gap: Gap) -> None:
         """Add a place for a barrier; a later one between the same accesses does for an earlier one."""
         if gap.kind == "turn":
-            around = any(one.kind == "between" and gap.span[0] <= one.after <= one.before <= gap.span[1] for one in self.gaps)
+            around = any(
+                one.kind == "between" and gap.span[0] <= one.after <= one.before <= gap.span[1] for one in self.gaps
+            )
             if not around and all((one.kind, one.loop) != ("turn", gap.loop) for one in self.gaps):
                 self.gaps.append(gap)
             return
@@ -142,6 +151,28 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
     if earlier.line < later.line:
         return Gap("between", earlier.line, later.line, 0, span)
     return Gap("next", earlier.line, later.line, 0, span)
+
+
+def around_barrier(machine: Machine, barrier: Location) -> str:
+    """Return why not all threads of a block come to a barrier, as the source says, and what to do; empty if unknown."""
+    gap = find_gap(machine, barrier, barrier, BLOCK)
+    if gap.outside and gap.is_loop:
+        return (
+            f": not all threads make the same number of turns of the loop in line {gap.outside}. Let them, and put the "
+            "condition around the work, not around the barrier"
+        )
+    if gap.outside:
+        return (
+            f": the barrier stands under the condition in line {gap.outside}, which not all threads of the block meet. "
+            "Put one barrier behind the end of this condition, where all threads of the block come, and repeat the "
+            "condition for what is to come behind the barrier"
+        )
+    if gap.leaves:
+        return (
+            f": the condition in line {gap.leaves} lets some threads leave before. Put it around the work, not around "
+            "the barrier"
+        )
+    return ""
 
 
 class Cuts:

@@ -367,7 +367,6 @@ class GlobalRaces(Races):
         exact: bool,
     ) -> bool:
         """Run the log through a shadow of the bytes that it touches; report (exact) or return whether it is clean."""
-        chunk = self.chunk
         width = self.width
         places, counts = [], []
         for entry, event in zip(entries, events, strict=True):
@@ -408,7 +407,7 @@ class GlobalRaces(Races):
         """Apply the log to a shadow; return what records the races, None where it is not exact and has any."""
         chunk, width = self.chunk, self.width
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
-        self.several = shadow.several
+        shadow.several, known = self.several, len(self.several)
         order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
         faults: list[Callable[[], None]] = []
@@ -454,6 +453,7 @@ class GlobalRaces(Races):
             if self.cuts.news:
                 break
             shadow.note(*step, time, number, value, entry.role, self.cuts.times)
+        self.cuts.news |= len(self.several) > known
         return faults
 
 

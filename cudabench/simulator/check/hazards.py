@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.cures import GRID, Cure
+from cudabench.simulator.check.cures import GRID, Cure, around_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
@@ -41,10 +41,6 @@ class Hazards:
         """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
         wider: what mends that mends both."""
         _add(self.found, kind, location, count, block, thread, message, scope)
-
-    def race(self, location: Location, count: int, block: Any, thread: Any, message: str, scope: int) -> None:
-        """Record a race within a block; what mends it is said with all of its line, see `cure`."""
-        self.add("race", location, count, block, thread, message, scope)
 
     def cure(self, location: Location) -> Cure:
         """Return what mends the races of a line, to be added to."""
@@ -171,8 +167,10 @@ class Hazards:
             away = lanes[row] & ~here
             if other_op is not op and away.any():
                 other = chunk.thread_index(int(np.argmax(away)))
-                what = "at the barrier in line" if other_op.kind == "barrier" else "in line"
-                reason = f"thread {other} waits {what} {other_op.line.line} instead"
+                what = "at the barrier in" if other_op.kind == "barrier" else "in"
+                line = other_op.line.line
+                at = "this line in another turn" if (other_op.kind, line) == ("barrier", op.line.line) else f"line {line}"
+                reason = f"thread {other} waits {what} {at} instead"
                 break
         else:
             gone = (
@@ -185,7 +183,8 @@ class Hazards:
                 reason = f"thread {other} has returned, and the barrier counts it"
         self.add(
             kind, op.line, count, block, thread,
-            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",
+            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}"
+            f"{around_barrier(machine, op.line)}.",
         )  # fmt: skip
 
     def parted_at_barrier(
@@ -202,13 +201,13 @@ class Hazards:
         first = place[1] // 32 * 32
         waiting = chunk.thread_index(first + int(np.argmax(here[place[0], first : first + 32])))
         line, loop = condition
-        why = ""
+        why = around_barrier(machine, op.line)
         if loop:
             why = (
                 f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
                 "make the same number of turns, and put the condition around the work, not around the barrier"
             )
-        elif line:
+        elif line and not why:
             why = (
                 f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
                 "the barrier behind the end of this condition, where all threads of the block come"

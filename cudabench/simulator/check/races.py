@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+UPDATE = "threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it"
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -230,78 +231,63 @@ class Races:
         machine, chunk, entry = self.machine, self.chunk, conflict.entry
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
         mine, party = conflict.lane, conflict.other_thread & 1023
-        pair = scope = WARP if mine // 32 == party // 32 else BLOCK
+        scope = WARP if mine // 32 == party // 32 else BLOCK
         subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(party)}"
-        lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
-        cure = machine.hazards.cure(entry.access.location)
-        done: list[Callable[[], None]] = []
+        lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, mine)):
             scope, lack = GRID, "under a lock without fences"
             what = "put __threadfence() behind taking the lock and before giving it back"
-            done.append(lambda: cure.also(what))
-        elif conflict.other_thread & TOGETHER or self.updates(location, entry, conflict.other_access):
-            lack = "at the same time"
-            if self.updates(location, entry, conflict.other_access):
-                what = "threads update one element, so use an atomic, such as atomicAdd()"
-            else:
-                what = "let one of them write, or use an atomic"
-            done.append(lambda: cure.also(what))
+        elif self.updates(location, entry, conflict.other_access):
+            lack, what = "at the same time", UPDATE
+        elif conflict.other_thread & TOGETHER:
+            lack, what = "at the same time", "let one of them write, or use an atomic"
+        elif conflict.other_thread & ENGINE:
+            other = "its own asynchronous copy" if party == mine else f"{other}'s asynchronous copy"
+            lack, what = "before the copy is waited for", _wait_before(entry.access.location, location)
+            what += "" if party == mine else f", and put {CURES[scope]} behind the wait"
+        elif conflict.told:
+            what = f"put __threadfence() behind line {location.line}, before the flag is raised"
         else:
-            lack = f"without {CURES[scope]} in between"
-            if conflict.other_thread & ENGINE:
-                other = "its own asynchronous copy" if party == mine else f"{other}'s asynchronous copy"
-                lack = "before the copy is waited for"
-                before = f"before line {entry.access.location.line}" if lines != "the same line" else "before that"
-                what = f"let the copying thread wait for its copies {before} (__pipeline_wait_prior() or cp.async.wait_group)"
-                if party != mine:
-                    what += f", and put {CURES[scope]} behind the wait"
-                done.append(lambda: cure.also(what))
-            elif conflict.told:
-                what = f"put __threadfence() behind line {location.line}, before the flag is raised"
-                done.append(lambda: cure.also(what))
-            else:
-                scope, gap = self.cut(conflict, location, scope, index, entries, start)
-                splits = gap.kind in ("same", "head", "branches")
-                if gap.kind == "same" and entry.access.kind == "load":
-                    # What is read was written in another turn.
-                    splits, gap = False, gap.turn or gap._replace(kind="next")
-
-                def put(far: int = scope) -> None:
-                    cure.barrier = max(cure.barrier, far)
-                    if splits:
-                        cure.splits = gap
-                    else:
-                        cure.stand(gap)
-
-                done.append(put)
-                scope = pair
+            reach, gap = self.cut(conflict, location, scope, block, index, entries, start)
         if entry.role == "copy":
             subject += "'s asynchronous copy"
+        lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
         at = chunk.block_index(block)
-        text = f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {lines}, {lack} (block {at})"
+        text = (
+            f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {lines}, {lack} (block {at})"
+        )
 
         def record() -> None:
-            for one in done:
-                one()
-            machine.hazards.race(
-                entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
+            machine.hazards.cure(entry.access.location).add(what, gap, reach)
+            machine.hazards.add(
+                "race", entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
             )
 
         return record
 
     def cut(
-        self, conflict: Conflict, earlier: Location, scope: int, index: int, entries: Sequence[LogEntry | WarpSync],
-        start: int,
+        self, conflict: Conflict, earlier: Location, scope: int, block: int, index: int,
+        entries: Sequence[LogEntry | WarpSync], start: int,
     ) -> tuple[int, Gap]:  # fmt: skip
         """Return how far the barrier of a cure reaches and where it stands, and let it order what is told of other
         lines."""
-        later = conflict.entry.access.location
+        access, later = conflict.entry.access, conflict.entry.access.location
+        party = block, conflict.other_thread & 1023
+        stop = index - 1
+        while stop >= 0 and not _did(entries[stop], conflict.other_access, party):
+            stop -= 1
         scope = self.cuts.reach((later.file, later.line), scope)
         gap = find_gap(self.machine, earlier, later, scope)
+        if gap.kind == "same":
+            meanwhile = (entry for entry in entries[stop + 1 : index] if isinstance(entry, LogEntry))
+            reads = self.machine.code.accesses[conflict.other_access].kind == "load"
+            if (
+                access.kind == "load"
+                or not reads
+                or any(entry.access.kind == "store" and entry.access.location.line == later.line for entry in meanwhile)
+            ):
+                gap = gap.turn or gap._replace(kind="next")  # what was accessed in another turn
         scope = self.cuts.reach(place_of(gap), scope)
-        stop = index - 1
-        while stop >= 0 and not self.is_access(entries[stop], conflict.other_access):
-            stop -= 1
         at = cut_at(entries, index, stop, gap.span)
         self.cuts.stand(later, gap)
         self.cuts.add(scope, start + at)
@@ -312,16 +298,12 @@ class Races:
                 gap = nearer._replace(around=tuple(dict.fromkeys((*gap.around, *nearer.around))))
         return scope, gap
 
-    def is_access(self, entry: LogEntry | WarpSync, number: int) -> bool:
-        """Return whether a logged access is the one of a number."""
-        return isinstance(entry, LogEntry) and number in entry.access.numbers.values()
-
     def updates(self, location: Location, entry: LogEntry, other: int) -> bool:
         """Return whether two accesses are of an update that threads make of one element."""
         access, (_, _, op, *_) = entry.access, self.machine.code.accesses[other]
         if "store" not in (access.kind, op):
             return False
-        if location.line != access.location.line and self.several.isdisjoint((other, *access.numbers.values())):
+        if self.several.isdisjoint((other, *access.numbers.values())):
             return False
         return {access.location.ptx_line, location.ptx_line} <= self.updated
 
@@ -335,7 +317,23 @@ class Races:
                 if op.address >= 0 and op.line.ptx_line in kinds:
                     lines = found.setdefault((op.address, op.offset), {})
                     lines.setdefault(kinds[op.line.ptx_line], set()).add(op.line.ptx_line)
-        return {line for one in found.values() if one.keys() >= {"load", "store"} for each in one.values() for line in each}
+        return {
+            line for one in found.values() if one.keys() >= {"load", "store"} for each in one.values() for line in each
+        }
+
+
+def _wait_before(later: Location, copy: Location) -> str:
+    """Return what is to be done before what a copy writes is accessed."""
+    before = "before the next" if later.line == copy.line else f"before line {later.line}"
+    return f"let the copying thread wait for its copies {before} (__pipeline_wait_prior() or cp.async.wait_group)"
+
+
+def _did(entry: LogEntry | WarpSync, number: int, lane: tuple[int, int]) -> bool:
+    """Return whether a logged access is the one of a number, of a lane (block, thread) among others."""
+    if not isinstance(entry, LogEntry) or number not in entry.access.numbers.values():
+        return False
+    mask = entry.mask
+    return mask is None or bool(mask[lane[0] if mask.shape[0] > 1 else 0, lane[1] if mask.shape[1] > 1 else 0])
 
 
 def widest(bad: Array, threads: Array, others: Array) -> int:

@@ -408,16 +408,15 @@ class SharedRaces(Races):
         for record in found:
             record()
 
-    def run_through(
-        self, entries: list[LogEntry | WarpSync], stops: bool
-    ) -> tuple[Array, list[Callable[[], None]]]:
+    def run_through(self, entries: list[LogEntry | WarpSync], stops: bool) -> tuple[Array, list[Callable[[], None]]]:
         """Apply the log to the shadow; return which granules are initialised then, and what records the faults.
 
         stops: end where a barrier is advised that was not known.
         """
         chunk, shadow, order = self.chunk, self.shadow, self.synced
-        assert shadow is not None and order is not None
-        self.several = shadow.several
+        assert shadow is not None
+        assert order is not None
+        shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
         state = self.state
         state = np.repeat(state, chunk.blocks, axis=0) if state.shape[0] == 1 else state.copy()
@@ -465,6 +464,7 @@ class SharedRaces(Races):
             shadow.note(*event, self.time, number, value, entry.role, self.cuts.times)
             if kind != "load":
                 flags[granules] = True
+        self.cuts.news |= len(self.several) > known
         return state, faults
 
     def place(self, entry: LogEntry, offset: int) -> str:
