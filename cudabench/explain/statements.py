@@ -267,6 +267,7 @@ class Statements:
         around = self._parting(a[loop + 1 :], parted) + self._parting(b[loop + 1 :], parted)
         return found._replace(
             kind="turn",
+            bare=self.words[head.head + 1] != "{",
             loop=self.line(head.first),
             span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),
             around=tuple(dict.fromkeys(around)),

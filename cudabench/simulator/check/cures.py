@@ -7,6 +7,7 @@ those are not told: see `Cuts`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from cudabench.simulator.program.ptx import Location
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.code import Code
 
 # How far the cure of a race has to reach.
 WARP, BLOCK, GRID = 1, 2, 3
@@ -27,7 +29,8 @@ class Cure:
     """What mends the races of accesses in one line with earlier ones, put together from what is found.
 
     barrier: how far it has to reach, 0 for none. gaps: where it stands, by the earlier access's line. splits: whether
-    it comes between what a statement reads and what it writes. others: what is to be done besides.
+    it comes between what a statement reads and what it writes. others: what is to be done besides. waited: whether it
+    comes behind a wait for an asynchronous copy.
     """
 
     def __init__(self) -> None:
@@ -35,14 +38,19 @@ class Cure:
         self.gaps: list[Gap] = []
         self.splits: Gap | None = None
         self.others: list[str] = []
+        self.waited = False
 
-    def add(self, what: str, gap: Gap | None, scope: int) -> None:
-        """Add what is to be done besides a barrier, or where one stands that reaches so far."""
+    def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
+        """Add what is to be done besides a barrier, or where one stands that reaches so far.
+
+        copied: whether the earlier access was a copy, which its thread has waited for.
+        """
         if gap is None:
             if what not in self.others:
                 self.others.append(what)
             return
         self.barrier = max(self.barrier, scope)
+        self.waited = self.waited or copied
         if gap.kind in ("same", "head", "branches"):
             self.splits = gap
         else:
@@ -88,6 +96,8 @@ class Cure:
             wheres.insert(0, what)
         gaps = [*([self.splits] if self.splits else []), *self.gaps]
         around = list(dict.fromkeys(line for one in gaps for line in one.around))
+        if self.waited:
+            wheres[-1] += ", behind the wait for the copy"
         if around:
             conditions = " and ".join(f"the condition in line {line}" for line in around)
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
@@ -123,7 +133,8 @@ def place(gap: Gap) -> tuple[str, int]:
 
 def _where(gap: Gap) -> str:
     if gap.kind == "turn":
-        return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}"
+        braces = ", with braces around both" if gap.bare else ""
+        return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}{braces}"
     if gap.kind == "next":
         return f"behind line {gap.after}, before its next turn"
     if gap.after >= gap.before:
@@ -184,7 +195,9 @@ class Cuts:
     to reach. news: whether a barrier was advised, or reaches farther, that had not been known when the log was begun.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, code: Code) -> None:
+        ends = (block.terminator for block in code.blocks)
+        self.branches = sorted(end.line.ptx_line for end in ends if end is not None and end.kind == "branch")
         self.scopes: dict[object, int] = {}
         self.gaps: dict[tuple[int, int], list[Gap]] = {}
         self.clear()
@@ -203,7 +216,7 @@ class Cuts:
             for (file, _), gaps in self.gaps.items():
                 if file == access.location.file:
                     for gap in gaps:
-                        if _crosses(gap, last, access):
+                        if self.crosses(gap, last, access):
                             self.add(self.scopes[place(gap)], time - 1)
         if (access.location.file, line) in self.gaps or not any(self.times):
             return None
@@ -231,21 +244,20 @@ class Cuts:
         warp, block = self.times
         self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
 
-
-def _crosses(gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
-    """Return whether a place for a barrier lies between two accesses, of which one came behind the other."""
-    before, line = last.location.line, access.location.line
-    if not gap.span[0] <= line <= gap.span[1]:
-        return False
-    if gap.kind == "same":
-        return before == line and last.kind == "load" and access.kind == "store"
-    if not gap.span[0] <= before <= gap.span[1]:
-        return True
-    if gap.kind != "turn" or before != line:
-        return False
-    # In a loop that the compiler unrolled, a later instruction of the same place is one of a later turn.
-    again = access.kind == last.kind == "load" and access.location.column <= last.location.column
-    return access.number <= last.number or again
+    def crosses(self, gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
+        """Return whether a place for a barrier lies between two accesses, of which one came behind the other."""
+        before, line = last.location.line, access.location.line
+        if not gap.span[0] <= line <= gap.span[1]:
+            return False
+        if gap.kind == "same":
+            return before == line and last.kind == "load" and access.kind == "store"
+        if not gap.span[0] <= before <= gap.span[1]:
+            return True
+        if gap.kind != "turn" or before != line:
+            return False
+        # In a loop that the compiler unrolled, what comes behind a branch or a store is of a later turn.
+        first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
+        return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")
 
 
 def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:

@@ -169,7 +169,11 @@ class Hazards:
                 other = chunk.thread_index(int(np.argmax(away)))
                 what = "at the barrier in" if other_op.kind == "barrier" else "in"
                 line = other_op.line.line
-                at = "this line in another turn" if (other_op.kind, line) == ("barrier", op.line.line) else f"line {line}"
+                at = (
+                    "this line in another turn"
+                    if (other_op.kind, line) == ("barrier", op.line.line)
+                    else f"line {line}"
+                )
                 reason = f"thread {other} waits {what} {at} instead"
                 break
         else:

@@ -22,7 +22,8 @@ class Gap(NamedTuple):
     loop: where that begins. span: the first and the last line of what stands behind the barrier and has the later
     access in it. around: conditions which part threads and have one of the accesses in them, but not the barrier.
     outside: of such a one that has both in it, is_loop: whether it is a loop's. leaves: of one from which threads leave
-    before. turn: where the later access may come in another turn, the place for that.
+    before. bare: whether the body of the loop has no braces. turn: where the later access may come in another turn,
+    the place for that.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Gap(NamedTuple):
     outside: int = 0
     is_loop: bool = False
     leaves: int = 0
+    bare: bool = False
     turn: Gap | None = None
 
 

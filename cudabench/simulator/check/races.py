@@ -147,7 +147,7 @@ class Races:
         self.bytes = 0
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
-        self.cuts = Cuts()
+        self.cuts = Cuts(machine.code)
         self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
 
     def whole(self, mask: Array | None) -> Array | None:
@@ -257,8 +257,13 @@ class Races:
             f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {lines}, {lack} (block {at})"
         )
 
+        copied = any(
+            isinstance(one, LogEntry) and one.role == "done" and _did(one, conflict.other_access, (block, party))
+            for one in entries[:index]
+        )
+
         def record() -> None:
-            machine.hazards.cure(entry.access.location).add(what, gap, reach)
+            machine.hazards.cure(entry.access.location).add(what, gap, reach, copied)
             machine.hazards.add(
                 "race", entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
             )
