@@ -423,4 +423,4 @@ class GridRaces:
             return "let each of them write to places of its own, or use an atomic"
         if "atomic" in kinds:
             return "use an atomic in both lines, or another launch"
-        return "let them write to another array than the one they read, or read it in another launch"
+        return "read it in another launch, or, where the old value is meant, write to another array"

@@ -90,6 +90,8 @@ class Hazards:
             spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
             side = _side(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {spot}, {side} the block's {high} bytes of shared memory"
+            if machine.code.dynamic_symbol and not machine.dynamic_shared:
+                text += ": give the dynamic ones by --shared"
         elif space != "local" and access.shared_bounds == (low, high):
             # An array's own bounds; beyond them another one may lie.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
