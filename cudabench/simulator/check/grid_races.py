@@ -28,6 +28,7 @@ import numpy as np
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat, folded
+from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
@@ -379,7 +380,7 @@ class GridRaces:
             "missing-fence", store, int(different(granules[bad]).size), index, thread,
             f"{self.party(int(writers[place]))} writes {spot} and then {sign}, without __threadfence() in between; "
             f"thread {thread} of block {index} reads it in line {access.location.line} and may get what was there "
-            "before.",
+            "before. Put __threadfence() between the write and the atomic.",
         )  # fmt: skip
 
     def party(self, number: int) -> str:
@@ -455,6 +456,17 @@ class GridRaces:
         spot = in_region(region, int(granules[place]) * self.width, access.width)
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
-            "blocks run in any order: use atomics, or another launch."
+            f"blocks run in any order: {self.cure(access, kind, location)}."
         )
         machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
+
+    def cure(self, access: MemoryOp, kind: str, location: Location) -> str:
+        """Return what mends the race of an access with one of a kind by another block."""
+        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
+            return "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
+        kinds = {access.kind, kind}
+        if kinds == {"store"}:
+            return "let each of them write to places of its own, or use an atomic"
+        if "atomic" in kinds:
+            return "use an atomic in both lines, or another launch"
+        return "read it in another launch, or, where the old value is meant, write to another array"
