@@ -42,8 +42,14 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
     suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
     suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards.values())]
     left = list(hazards.values())
-    if any(one.kind in EXCUSES for one in left):
-        left = [one for one in left if one.kind != "race" or "blocks run in any order" in one.message]
+    cause = next((one for one in left if one.kind in EXCUSES), None)
+    follow = [one for one in left if cause and one.kind == "race" and not one.between_blocks]
+    if cause and follow:
+        left = [one for one in left if one not in follow]
+        lines = "line" if len(follow) == 1 else "lines"
+        places = ", ".join(str(one.line) for one in follow)
+        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend it first"
+        suspicions.append(cause._replace(kind="unsearched", message=said))
     ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
     return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
 

@@ -64,7 +64,7 @@ class Hazards:
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].told(message)
             name = self.code.files.get(file, "")
-            records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
+            records.append(Hazard(kind, name, line, block, thread, count, message, instruction, scope > GRID))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
 
     # Addresses.
