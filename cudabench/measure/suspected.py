@@ -48,7 +48,7 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
         left = [one for one in left if one not in follow]
         lines = "line" if len(follow) == 1 else "lines"
         places = ", ".join(str(one.line) for one in follow)
-        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend it first"
+        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
         suspicions.append(cause._replace(kind="unsearched", message=said))
     ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
     return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
