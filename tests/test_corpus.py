@@ -524,6 +524,56 @@ def spin_lock(rng: np.random.Generator, n: int) -> Case:
     return Case((cdiv(n, 64),), (64,), arrays, {2: [n], 3: [x.sum()]})
 
 
+@case(1, 64, 1000)
+def chain_lookback(rng: np.random.Generator, n: int) -> Case:
+    """Inclusive prefix sums of all blocks."""
+    x, blocks = integers(rng, -99, 99, n), cdiv(n, 64)
+    arrays = [x, np.zeros(n, I), np.zeros(blocks, I), np.zeros(blocks, I), I(n)]
+    return Case((blocks,), (64,), arrays, {1: np.cumsum(x)})
+
+
+@case(1, 40, 250)
+def chain_grid_barrier(rng: np.random.Generator, n: int) -> Case:
+    """Five turns of a stencil."""
+    x = integers(rng, -9, 9, n)
+    y = x
+    for _ in range(5):
+        y = np.roll(y, -1) + 2 * np.roll(y, 1)
+    return Case((cdiv(n, 32),), (32,), [x, np.zeros(n, I), I(n), I(5)], {1: y})
+
+
+@case(1, 50)
+def chain_ticket(rng: np.random.Generator, n: int) -> Case:
+    """A sum of which each block adds one part."""
+    x = integers(rng, 0, 99, n)
+    return Case((n + 1,), (32,), [x, np.zeros(1, I), I(n)], {1: [x.sum()]})
+
+
+@case(1, 12)
+def chain_handed_on(rng: np.random.Generator, n: int) -> Case:
+    """Each number with all that the ones before became."""
+    x, total = integers(rng, 0, 9, n), [0]
+    for value in x:
+        total.append(int(value) + sum(total))
+    return Case((n,), (32,), [x, np.zeros(n, I), I(n)], {1: total[1:]})
+
+
+@case(1, 1000)
+def chain_histogram(rng: np.random.Generator, n: int) -> Case:
+    """Sums of counts, and no counts left."""
+    x = integers(rng, 0, 16, n)
+    arrays = [x, np.zeros(16, I), np.zeros(16, I), I(n)]
+    return Case((cdiv(n, 64),), (64,), arrays, {1: np.zeros(16, I), 2: np.cumsum(np.bincount(x, minlength=16))})
+
+
+@case(1, 200)
+def chain_split_sums(rng: np.random.Generator, n: int) -> Case:
+    """A matrix by a vector, in four parts for each row."""
+    a, b = integers(rng, -9, 9, 5 * n), integers(rng, -9, 9, n)
+    arrays = [a, b, np.zeros(5, I), np.zeros(5, I), I(n)]
+    return Case((5, 4), (32,), arrays, {2: a.reshape(5, n) @ b})
+
+
 @case(1, 33, 200)
 def early_exit(rng: np.random.Generator, n: int) -> Case:
     """Maximum of each 32 values."""

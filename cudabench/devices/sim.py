@@ -32,6 +32,7 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.occupancy import Occupancy, capability, check_resident, occupancy
+from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.errors import remedy
 from cudabench.toolchain import compiler, cubin, diagnostics
 from cudabench.toolchain.limits import CompilerStopped
@@ -190,14 +191,15 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
-        declared: Callable[[str, int, int], tuple[int, tuple[int, ...]] | None] | None = None,
+        declared: Declared | None = None,
+        between: Between | None = None,
         schedule: str | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result. declared, schedule: as in
-        `simulator.run`.
+        blocks at least, where it has more; what they leave in the arrays is then no result. declared, between,
+        schedule: as in `simulator.run`.
 
         Raises BudgetExceeded where they take longer than `seconds` together, UsageError for a launch that no GPU of the
         architecture would take.
@@ -238,6 +240,7 @@ class SimDevice:
                     beside=beside,
                     first_slot=first_slot,
                     declared=declared,
+                    between=between,
                     schedule=schedule,
                 )
             reports.append(report)

@@ -15,7 +15,7 @@ from cudabench.cards.load import Card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CompilerError, CudabenchError, NoRoom, UnsupportedFeature, UsageError
-from cudabench.explain import advice, costly, drawings, machine_code, recorded
+from cudabench.explain import advice, costly, drawings, machine_code, recorded, statements
 from cudabench.measure import other_order, suspected, verify
 from cudabench.measure.context import (
     Arrays,
@@ -173,6 +173,7 @@ class SimulatedRun(RunContext):
             seconds=self._seconds(),
             footprint=bool(self.cards),
             declared=partial(drawings.declared_shape, case),
+            between=partial(statements.gap, texts_of(case)),
             schedule=self.settings.schedule,
         )
         took = time.monotonic() - began
@@ -302,6 +303,7 @@ class SimulatedRun(RunContext):
                 progress=lambda fraction: self.progress("simulating", fraction),
                 seconds=seconds,
                 declared=partial(drawings.declared_shape, case),
+                between=partial(statements.gap, texts_of(case)),
                 schedule=self.settings.schedule,
             )
         except CudabenchError as error:
@@ -587,3 +589,8 @@ def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {first.line}: {first.message.rstrip('.')}{more}"
+
+
+def texts_of(case: Case) -> dict[str, str]:
+    """Return the texts of a case's sources by their names."""
+    return {part.source.name: part.source.text for part in case.parts}

@@ -15,7 +15,8 @@ from cudabench.toolchain.record import Compiled
 
 # Suspicions that are said of every kernel, and those that are said of one that is only checked.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
-OF_CHECKS = ("ended-before-barrier",)
+OF_CHECKS = ("ended-before-barrier", "too-large")
+CODES = {"too-large": "unsearched"}  # of warnings, where they differ
 BESIDE = ("skipped-barrier", "ended-before-barrier")  # of a barrier that is called divergent it is no news
 # Faults from which races within a block follow, which are then not reported beside them.
 EXCUSES = ("divergent-barrier", "invalid-mask")
@@ -41,8 +42,14 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
     suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
     suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards.values())]
     left = list(hazards.values())
-    if any(one.kind in EXCUSES for one in left):
-        left = [one for one in left if one.kind != "race" or "blocks run in any order" in one.message]
+    cause = next((one for one in left if one.kind in EXCUSES), None)
+    follow = [one for one in left if cause and one.kind == "race" and not one.between_blocks]
+    if cause and follow:
+        left = [one for one in left if one not in follow]
+        lines = "line" if len(follow) == 1 else "lines"
+        places = ", ".join(str(one.line) for one in follow)
+        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
+        suspicions.append(cause._replace(kind="unsearched", message=said))
     ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
     return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
@@ -70,7 +77,7 @@ def notes(report: simulator.Report, checked: bool, expected: bool) -> list[Warni
         shown += [one for one in report.suspicions if one.kind == "undefined-shuffle"][:1]
     by_line = {(one.kind, one.file, one.line): one for one in reversed(shown)}
     return [
-        warning(one.kind, line=one.line, message=one.message.removesuffix("."))
+        warning(CODES.get(one.kind, one.kind), line=one.line, message=one.message.removesuffix("."))
         for one in shown
         if by_line[one.kind, one.file, one.line] is one
     ]

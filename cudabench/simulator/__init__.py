@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from cudabench.simulator.check.grid_races import MOST_LANES as MOST_EXAMINED
 from cudabench.simulator.count.footprint import Footprint, Touch
 from cudabench.simulator.errors import (
     BudgetExceeded,
@@ -28,7 +27,6 @@ from cudabench.simulator.textures import Texture
 __all__ = [
     "DEFAULT_BUDGET",
     "HEAP_BYTES",
-    "MOST_EXAMINED",
     "Access",
     "Branch",
     "BudgetExceeded",

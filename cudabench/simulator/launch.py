@@ -14,7 +14,7 @@ import numpy as np
 from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.occupancy import over_bound
 from cudabench.simulator.check.dynamic_shared import same_memory
-from cudabench.simulator.check.places import Declared
+from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -131,6 +131,7 @@ def run(
     beside: Mapping[str, np.ndarray] | None = None,
     first_slot: int = 0,
     declared: Declared | None = None,
+    between: Between | None = None,
     schedule: str | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
@@ -157,7 +158,8 @@ def run(
     with both an array has the same address in each of the launches, also where another array is no argument of all.
 
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
-    element and the elements by dimension, or None; messages then name places as the source does.
+    element and the elements by dimension, or None; messages then name places as the source does. between: where a
+    barrier can stand between two accesses, or None: see `check.places.Gap`.
     schedule: run the blocks in another order, see `schedule`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
@@ -251,7 +253,17 @@ def run(
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(
-        plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, textures, declared
+        plan,
+        space,
+        parameters,
+        budget or DEFAULT_BUDGET,
+        recorder,
+        progress,
+        issued,
+        seconds,
+        textures,
+        declared,
+        between,
     )
     machine.grid_barrier, machine.tensor_maps = barrier, maps
     if footprint:

@@ -16,11 +16,12 @@ import numpy as np
 
 from cudabench.simulator import clusters
 from cudabench.simulator.check.barriers import Barriers
+from cudabench.simulator.check.cures import BLOCK, WARP
 from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
-from cudabench.simulator.check.places import Declared
+from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
@@ -68,6 +69,7 @@ class Machine:
         seconds: float | None = None,
         textures: Mapping[int, Texture] | None = None,
         declared: Declared | None = None,
+        between: Between | None = None,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
@@ -78,7 +80,8 @@ class Machine:
         self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
-        self.hazards = Hazards(plan.code, space, plan.shared_size, declared)
+        self.hazards = Hazards(plan.code, space, plan.shared_size, declared, between)
+        self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
         self.instructions = 0
         # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
         self.executed = [[0, 0, 0, 0, 0] for _ in plan.code.blocks]
@@ -479,11 +482,24 @@ class Machine:
             taking, taken = active(yes, self.chunk)
             times[2] += taken
             if no is not False:
-                times[3] += taking + active_warps(no, self.chunk) - self.warps
+                warps = taking + active_warps(no, self.chunk) - self.warps
+                times[3] += warps
+                self.part(op, WARP if warps else 0, yes, no)
             times[4] += taking
             self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)
+
+    def part(self, op: Op, scope: int, yes: Any, no: Any) -> None:
+        """Note that a condition parts lanes: those of a warp, or of a block where any block has lanes of both kinds."""
+        place = op.line.file, op.line.line
+        if scope == WARP:
+            self.parted[place] = WARP
+        elif place not in self.parted:
+            every: Array = np.ones((1, 1), bool)
+            ways = [broadcast(every if way is None else way, self.chunk.shape).any(axis=1) for way in (yes, no)]
+            if (ways[0] & ways[1]).any():
+                self.parted[place] = BLOCK
 
     def branch_table(self, op: Op, number: int, mask: Array | None) -> None:
         """Send lanes through a branch table."""
@@ -498,16 +514,21 @@ class Machine:
             return
         values = as_array(choice, UNSIGNED[32], self.chunk)
         ways: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
+        rows: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
         for case, target in enumerate(op.targets):
             lanes = values == case
             if yes is not None:
                 lanes = lanes & yes
             if lanes.any():
-                ways += broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
+                went = broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
+                ways += went
+                rows += went.any(axis=1)
                 self.arrive(target, lanes)
         times = self.executed[number]
         times[2] += active_lanes(yes, self.chunk)
         times[3] += int(np.count_nonzero(ways > 1))
+        if (ways > 1).any() or (rows > 1).any():
+            self.parted[op.line.file, op.line.line] = WARP if (ways > 1).any() else BLOCK
 
     def call(self, op: Op, mask: Array | None) -> None:
         """Send lanes into a function, by its address where the call has one."""

@@ -138,7 +138,7 @@ def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
 class Hazard(NamedTuple):
     """A fault of the kernel at a source line; block and thread are those of the first occurrence, x first.
 
-    instruction: the line of the PTX, 0 where nobody asks for it.
+    instruction: the line of the PTX, 0 where nobody asks for it. between_blocks: of a race, whether it is one.
     """
 
     kind: str
@@ -149,6 +149,7 @@ class Hazard(NamedTuple):
     count: int  # type: ignore[assignment]
     message: str
     instruction: int = 0
+    between_blocks: bool = False
 
 
 class Executed(NamedTuple):

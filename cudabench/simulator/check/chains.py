@@ -11,8 +11,9 @@ threadFenceReduction has no fence there. A barrier of the block counts as one, a
 volatile poll. And no store comes before the poll that decides whether it is done at all.
 
 Time is a number that grows with each access and fence. Of what others did, a block knows for each of them the time
-until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of the clock
-that its writer had at its last fence.
+until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of such a
+clock: what its writer knew, and the time of its last fence. What is ordered stays so, so no right kernel is accused;
+that a block is taken for one thread, and blocks run in one order, hides some races.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import numpy as np
 
 from cudabench.simulator.values import Array, different
 
-MOST_BLOCKS = 2048  # whose clocks are kept: two matrices of 16 MB
-MOST_BYTES = 3 << 24  # of the clocks that words bear
+MOST_BLOCKS = 2048  # whose clocks are kept: three matrices of 16 MB
+MOST_BYTES = 5 << 23  # of the clocks that words bear
 MOST_NEWS = 1_000_000  # times that a block hears, or a word bears, what it did not before
 MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
 
@@ -37,13 +38,16 @@ class Chains:
         self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block came past its last fence, 0 for never
         self.heard: Array | None = None  # (blocks, others): what it has heard of them, once any has heard anything
         self.clock: Array | None = None  # likewise, and what it does now is ordered behind that
+        self.seen: Array | None = None  # likewise, when the latest flag of the other was written that it has seen
         self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
         self.met = False  # whether blocks met at the barrier of their cluster that have no clock
+        self.named: Array = np.zeros(blocks + 1, np.int32)  # of each block: the time of the last clock of its own
         # Clocks that words bear, by number: whose it was and when, 0 where it is made of several; what else it says.
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
-        self.own: Array = np.zeros(blocks + 1, np.int32)  # of each block: the number of the clock of its last fence
+        # Of each block the number of what it announces by a flag: what it did before its last fence, and what it knows.
+        self.own: Array = np.zeros(blocks + 1, np.int32)
         self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it bears
         self.sums: dict[tuple[int, int], int] = {}
         self.known: set[int] = set()  # blocks, above 32 bits, with the clocks that they have heard of
@@ -58,6 +62,11 @@ class Chains:
         matrix = self.heard if stores else self.clock
         found: Array = times <= (0 if matrix is None else matrix[blocks, others])
         return found
+
+    def announced(self, blocks: Array, others: Array, times: Array) -> Array:
+        """Return whether blocks have seen a flag that others wrote after some times, with fences or without."""
+        none: Array = np.zeros(blocks.shape, bool)
+        return none if self.seen is None else self.seen[blocks, others] > times
 
     # What blocks do.
 
@@ -81,6 +90,7 @@ class Chains:
         if blocks.size:
             self.clock[blocks] = self.heard[blocks]
             self.news[blocks] = False
+            self.own[blocks] = 0  # which they pass on from now on
 
     def meet(self, blocks: Array, cluster: Array) -> None:
         """Let blocks come past a barrier of their clusters, which are told by number for each block."""
@@ -99,6 +109,14 @@ class Chains:
         self.news[blocks] = True
         self.settle(blocks)
 
+    def see(self, blocks: Array, others: Array, times: Array) -> None:
+        """Note that blocks see flags, which others wrote at some times."""
+        if self.lost or self.blocks > MOST_BLOCKS or not others.size:
+            return
+        if self.seen is None:
+            self.seen = np.zeros((self.blocks + 1, self.blocks + 1), np.int32)
+        self.seen[blocks, others] = np.maximum(self.seen[blocks, others], times)
+
     def write(self, base: int, granules: int, places: Array, blocks: Array) -> None:
         """Let blocks write flags in a region of so many granules by a store: what they bore before is gone."""
         if self.lost:
@@ -109,15 +127,12 @@ class Chains:
 
     def hear(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
         """Let blocks read flags; acquire: what these announce is ordered before what the blocks do next."""
-        words = self.words.get(base)
-        if words is None or self.lost:
-            return
-        numbers = words[places]
-        fresh = (numbers > 0) & (self.owner[numbers] != blocks)
-        if self.heard is not None:
-            known = (self.owner[numbers] > 0) & (self.heard[blocks, self.owner[numbers]] >= self.when[numbers])
-            fresh &= ~known
-        if fresh.any():
+        if base in self.words and not self.lost:
+            numbers = self.words[base][places]
+            fresh = (numbers > 0) & (self.owner[numbers] != blocks)
+            if self.heard is not None:
+                known = (self.owner[numbers] > 0) & (self.heard[blocks, self.owner[numbers]] >= self.when[numbers])
+                fresh &= ~known
             for pair in different((blocks[fresh].astype(np.int64) << 32) + numbers[fresh]).tolist():
                 self.join(pair >> 32, pair & 0xFFFFFFFF)
                 if self.lost:
@@ -126,27 +141,26 @@ class Chains:
             self.settle(blocks)
 
     def update(self, base: int, granules: int, places: Array, blocks: Array, returns: bool) -> None:
-        """Let blocks update flags, in the order given; returns: whether they read what they find."""
-        if self.lost or (base not in self.words and not self.fences[blocks].any()):
-            return
-        order = np.argsort(places, kind="stable")
-        places, blocks = places[order], blocks[order]
-        first = np.ones(places.size, bool)
-        first[1:] = (places[1:] != places[:-1]) | (blocks[1:] != blocks[:-1])
-        places, blocks = places[first], blocks[first]
-        self.name(blocks)
-        words, last = self.flags(base, granules), -1
-        for place, block in zip(places.tolist(), blocks.tolist(), strict=True):
-            if place != last:
-                last, number = place, int(words[place])
-            if number and returns:
-                self.join(block, number)
+        """Let blocks update flags, in the order given; returns: whether they read what they find, and acquire."""
+        if not self.lost and (base in self.words or self.fences[blocks].any()):
+            order = np.argsort(places, kind="stable")
+            lanes = (places[order].astype(np.int64) << 32) + blocks[order]
+            lanes = lanes[np.append(True, lanes[1:] != lanes[:-1])]
+            self.name(blocks)
+            words, last = self.flags(base, granules), -1
+            for lane in lanes.tolist():
+                place, block = lane >> 32, lane & 0xFFFFFFFF
+                if place != last:
+                    last, number = place, int(words[place])
+                if number and returns:
+                    self.join(block, number)
+                own = int(self.own[block])
+                if own and own != number:
+                    words[place] = number = self.sum(number, own)
                 if self.lost:
                     return
-            own = int(self.own[block])
-            if own and own != number:
-                words[place] = number = self.sum(number, own)
-        self.settle(blocks)
+        if returns:
+            self.settle(blocks)
 
     # Clocks.
 
@@ -176,33 +190,38 @@ class Chains:
         """Count one more change, and what it keeps."""
         self.changes += 1
         if self.changes > MOST_NEWS:
-            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times: take a smaller problem")
+            self.give_up(f"blocks waited for each other more than {MOST_NEWS} times")
         elif row is not None:
             if self.bytes + row.nbytes > MOST_BYTES:
                 self.collect()
             self.bytes += row.nbytes
 
     def name(self, blocks: Array) -> None:
-        """Give the clocks that blocks had at their last fences numbers."""
+        """Give what blocks announce numbers."""
         for block in different(blocks[(self.fences[blocks] > 0) & (self.own[blocks] == 0)]).tolist():
             if self.met:
                 self.too_many()
             if self.lost:
                 return
-            row = None
+            row, when = None, int(self.fences[block])
             if self.clock is not None and self.clock[block].any():
                 row = self.clock[block].copy()
-                row[block] = self.fences[block]
-            self.own[block] = self.add(block, int(self.fences[block]), row)
+                row[block] = when
+            # Who has heard of a block's time has heard of the first clock of that time, not of what it learnt later.
+            first = self.named[block] != when
+            self.named[block] = when
+            self.own[block] = self.add(block if first else 0, when if first else 0, row)
 
     def sum(self, one: int, own: int) -> int:
         """Return the number of a clock that says what two say, of which the second is a block's own."""
         block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[one]
-        known = int(self.when[one]) if int(self.owner[one]) == block else 0 if row is None else int(row[block])
-        if known >= when:
-            return one
-        if not one or int(self.owner[one]) == block:
+        if not one:
             return own
+        if block:
+            same = int(self.owner[one]) == block
+            known = int(self.when[one]) if same else 0 if row is None else int(row[block])
+            if same or known >= when:
+                return one if known >= when else own
         found = self.sums.get((one, own))
         if found is None:
             if self.blocks > MOST_BLOCKS:
@@ -248,19 +267,14 @@ class Chains:
         self.sums.clear()
         self.bytes = sum(row.nbytes for row in self.rows if row is not None)
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(
-                f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB: take a smaller problem"
-            )
+            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB")
 
     def too_many(self) -> None:
         """Give up for the number of blocks."""
-        self.give_up(
-            f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}: take a smaller "
-            "problem"
-        )
+        self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
 
     def give_up(self, reason: str) -> None:
         """Take all for ordered from now on."""
         self.lost = self.lost or reason
-        self.heard = self.clock = None
+        self.heard = self.clock = self.seen = None
         self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()

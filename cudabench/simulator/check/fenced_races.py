@@ -86,7 +86,8 @@ class FencedRaces(GridRaces):
             self.told = True
             self.machine.hazards.unsearched(
                 access.location,
-                f"races between blocks were not looked for from line {access.location.line} on: {self.chains.lost}",
+                f"races between blocks were not looked for from line {access.location.line} on: {self.chains.lost}: "
+                "take a smaller problem",
             )
 
     def load(
@@ -94,17 +95,21 @@ class FencedRaces(GridRaces):
     ) -> bool:
         """Note a load of lanes, and report its races; where lanes are not chosen, return whether there are none."""
         if access.ordered:
+            self.look(trail, granules, owners)
             self.chains.hear(region.base, granules, owners, access.acquires)
         lacking = self.lacking(trail, granules, owners)
         bad = {} if access.ordered else self.unordered(access, trail, granules, owners)
         if chosen is None:
-            if bad or lacking is not None:
+            if bad or lacking:
                 return False
-        elif lacking is not None:
-            self.missing_fence(access, region, chosen, granules, lacking, trail)
-        if chosen is not None:
+        else:
+            for sign, lanes in lacking.items():
+                self.missing_fence(access, region, chosen, granules, lanes, trail, sign)
+                for kind in bad:
+                    bad[kind] &= ~lanes
+            if "store" in bad:
+                bad["store"] &= ~self.too_early(access, region, trail, granules, owners, chosen, bad["store"])
             for kind, lanes in bad.items():
-                lanes = lanes if lacking is None else lanes & ~lacking
                 if lanes.any():
                     self.report(access, region, chosen, granules, lanes, kind, trail)
         if access.ordered:
@@ -112,6 +117,39 @@ class FencedRaces(GridRaces):
         else:
             self.leave_load(trail, granules, owners, access.numbers["global"])
         return True
+
+    def look(self, trail: Trail, granules: Array, owners: Array) -> None:
+        """Note that blocks read flags, and who wrote them."""
+        for kind in ("store", "atomic"):
+            others = trail.others(kind, granules, owners)
+            if others is None:
+                continue
+            times = trail.at(kind)[granules]
+            others &= (times < 0) | (kind == "atomic")
+            self.chains.see(owners[others], trail.kinds[kind][0][granules[others]], np.abs(times[others]))
+
+    def too_early(
+        self, access: MemoryOp, region: Region, trail: Trail, granules: Array, owners: Array, chosen: Array, bad: Array
+    ) -> Array:
+        """Report those bad reads that come behind the right flag, and lack but the reader's own fence; return them."""
+        at = np.flatnonzero(bad)
+        writers, what, _ = (array[granules[at]] for array in trail.kinds["store"])
+        early = self.chains.before(owners[at], writers, trail.at("store")[granules[at]], True)
+        found: Array = np.zeros(bad.shape, bool)
+        found[at[early]] = True
+        if early.any():
+            chunk, first = self.machine.chunk, int(np.argmax(early))
+            lane = int(chosen[at[first] // (granules.size // chosen.size)])
+            index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
+            store = self.machine.code.accesses[int(what[first])][0]
+            self.machine.hazards.add(
+                "missing-fence", access.location, int(early.sum()), index, thread,
+                f"thread {thread} of block {index} reads byte {int(granules[at[first]]) * self.width} of "
+                f"'{region.name}', which {self.party(int(writers[first]))} writes in line {store.line} and then "
+                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                "may get what was there before.",
+            )  # fmt: skip
+        return found
 
     def leave_load(self, trail: Trail, granules: Array, owners: Array, number: int) -> None:
         """Note a load: of each granule the block that reads it last, and the one before that."""
@@ -150,8 +188,9 @@ class FencedRaces(GridRaces):
             if bad:
                 loud = self.changes(access, region, start, values) & ~flags
                 lacking = self.lacking(trail, granules, owners)
-                if lacking is not None and self.told_of(trail, granules[lacking & loud]):
-                    loud &= ~lacking
+                for unfenced in lacking.values():
+                    if self.told_of(trail, granules[unfenced & loud]):
+                        loud &= ~unfenced
                 for kind, lanes in bad.items():
                     if (lanes & loud).any():
                         self.report(access, region, chosen, granules, lanes & loud, kind, trail)
@@ -183,6 +222,7 @@ class FencedRaces(GridRaces):
             self.report(access, region, chosen, granules, lanes, kind, trail)
         if not access.ordered:
             return
+        self.look(trail, granules, owners)
         returns = access.target is not None and access.target in self.machine.code.read
         if returns and self.in_vain(access, region, granules, chosen, data):
             self.chains.hear(region.base, granules, owners, True)
@@ -233,20 +273,28 @@ class FencedRaces(GridRaces):
                 found[kind] = others
         return found
 
-    def lacking(self, trail: Trail, granules: Array, owners: Array) -> Array | None:
-        """Return what other blocks wrote and then made known by an atomic without a fence; None where there is none.
+    def lacking(self, trail: Trail, granules: Array, owners: Array) -> dict[str, Array]:
+        """Return by what made it known what other blocks wrote and then made known without a fence.
 
-        Only blocks count that may have waited for that by an atomic of their own.
+        By an atomic: to blocks that may have waited for that by an atomic of their own. By a flag: to those that have
+        seen it.
         """
-        if not self.any_free or "store" not in trail.kinds:
-            return None
-        bad = self.free[owners] & self.without_fence(trail, granules, owners)
-        if bad.any():
+        if "store" not in trail.kinds:
+            return {}
+        found: dict[str, Array] = {}
+        if self.any_free:
+            found["an atomic"] = self.free[owners] & self.without_fence(trail, granules, owners)
+        others = trail.others("store", granules, owners)
+        if others is not None and self.chains.seen is not None:
+            writers, times = trail.kinds["store"][0][granules], trail.at("store")[granules]
+            found["a flag"] = others & (times > 0) & self.chains.announced(owners, writers, times)
+            if self.any_free:
+                found["a flag"] &= ~found["an atomic"]
+        for bad in found.values():
             at = np.flatnonzero(bad)
-            writers = trail.kinds["store"][0][granules[at]]
-            times = np.abs(trail.at("store")[granules[at]])
+            writers, times = trail.kinds["store"][0][granules[at]], np.abs(trail.at("store")[granules[at]])
             bad[at[self.chains.before(owners[at], writers, times, True)]] = bool(self.chains.lost)
-        return bad if bad.any() else None
+        return {sign: bad for sign, bad in found.items() if bad.any()}
 
     def told_of(self, trail: Trail, granules: Array) -> bool:
         """Return whether it is told of all stores to some granules that the fence behind them is missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -369,7 +369,6 @@ class GlobalRaces(Races):
         exact: bool,
     ) -> bool:
         """Run the log through a shadow of the bytes that it touches; report (exact) or return whether it is clean."""
-        chunk = self.chunk
         width = self.width
         places, counts = [], []
         for entry, event in zip(entries, events, strict=True):
@@ -387,10 +386,33 @@ class GlobalRaces(Races):
             places.append((granule & ((1 << BLOCK_BITS) - 1)) + (blocks << BLOCK_BITS))
             counts.append(count)
         index = dense(np.concatenate(places))
+        self.cuts.clear()
+        while True:
+            faults = self.run_through(base, entries, events, counts, places, index, exact)
+            if faults is None or not self.cuts.news:
+                break
+            self.cuts.clear()  # what the barrier orders that was advised is not told
+        for record in faults or ():
+            record()
+        return faults == []
+
+    def run_through(
+        self,
+        base: int,
+        entries: list[LogEntry | WarpSync],
+        events: Sequence[tuple[Array, Array, Array] | None],
+        counts: list[int],
+        places: list[Array],
+        index: Array,
+        exact: bool,
+    ) -> list[Callable[[], None]] | None:
+        """Apply the log to a shadow; return what records the races, None where it is not exact and has any."""
+        chunk, width = self.chunk, self.width
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
+        shadow.several, known = self.several, len(self.several)
         order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
-        clean = True
+        faults: list[Callable[[], None]] = []
         for time, (entry, event, count, part) in enumerate(zip(entries, events, counts, places, strict=True), 1):
             if isinstance(entry, WarpSync) or event is None:
                 assert isinstance(entry, WarpSync)
@@ -406,15 +428,15 @@ class GlobalRaces(Races):
                     values = np.repeat(values[blocks, threads], count)
             lanes = threads if count == 1 else np.repeat(threads, count)
             rows = blocks if count == 1 else np.repeat(blocks, count)
-            found = shadow.step(
-                entry.access, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
-                entry.access.numbers["global"], self.value_name(entry.data), values, entry.role,
-            )  # fmt: skip
+            flat_lanes = rows * chunk.threads + lanes if exact else lanes
+            number, value = entry.access.numbers["global"], self.value_name(entry.data)
+            step = entry.access, granules, lanes, flat_lanes, order
+            found = shadow.conflicts(*step, number, value, values, entry.role, self.cuts.of(entry.access, time))
             if found is None:
+                shadow.note(*step, time, number, value, entry.role, self.cuts.times)
                 continue
-            clean = False
             if not exact:
-                return False
+                return None
             bad, others, numbers = found
             place = widest(bad, lanes, others)
             region = self.machine.space.slots[base >> SLOT_BITS]
@@ -426,9 +448,15 @@ class GlobalRaces(Races):
                 0,
                 int(numbers[place]),
                 int(others[place]),
+                order.has_heard(int(flat_lanes[place])),
             )
-            self.report(conflict, in_region(region, offset, entry.access.width), int(rows[place]))
-        return clean
+            spot = in_region(region, offset, entry.access.width)
+            faults.append(self.judge(conflict, spot, int(rows[place]), time - 1, entries, 1))
+            if self.cuts.news:
+                break
+            shadow.note(*step, time, number, value, entry.role, self.cuts.times)
+        self.cuts.news |= len(self.several) > known
+        return faults
 
 
 def dense(places: Array) -> Array:

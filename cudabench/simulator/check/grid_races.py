@@ -28,6 +28,7 @@ import numpy as np
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat, folded
+from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
@@ -115,10 +116,12 @@ class GridRaces:
         lanes = blocks * bx * by * bz
         self.looks = blocks > 1 and lanes <= MOST_LANES
         self.told = False  # whether it is told where the search ends
+        self.large: set[int] = set()  # regions that are too large
         if blocks > 1 and lanes > MOST_LANES and machine.code.written:
             machine.hazards.unsearched(
                 machine.code.accesses[0][0],
                 f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem",
+                "too-large",
             )
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
         self.any_free = False
@@ -194,11 +197,14 @@ class GridRaces:
         if not self.looks:
             return
         if region.size > MOST_GRANULES * self.width:
-            self.machine.hazards.unsearched(
-                access.location,
-                f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes: "
-                f"'{region.name}' has {region.size}",
-            )
+            if region.base not in self.large:
+                self.large.add(region.base)
+                self.machine.hazards.unsearched(
+                    access.location,
+                    f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes, and "
+                    f"'{region.name}' has {region.size}: take a smaller problem",
+                    "too-large",
+                )
             return
         self.search(access, region, address, offset, mask, data)
 
@@ -360,8 +366,9 @@ class GridRaces:
         return bad & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
 
     def missing_fence(
-        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, trail: Trail
-    ) -> None:
+        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, trail: Trail,
+        sign: str = "an atomic",
+    ) -> None:  # fmt: skip
         """Record reads of what was made known without a fence."""
         chunk, place = self.machine.chunk, int(np.argmax(bad))
         writers, what, _ = (array[granules] for array in trail.kinds["store"])
@@ -371,9 +378,9 @@ class GridRaces:
         spot = in_region(region, int(granules[place]) * self.width, access.width)
         self.machine.hazards.add(
             "missing-fence", store, int(different(granules[bad]).size), index, thread,
-            f"{self.party(int(writers[place]))} writes {spot} and then an atomic, without __threadfence() in between; "
+            f"{self.party(int(writers[place]))} writes {spot} and then {sign}, without __threadfence() in between; "
             f"thread {thread} of block {index} reads it in line {access.location.line} and may get what was there "
-            "before.",
+            "before. Put __threadfence() between the write and the atomic.",
         )  # fmt: skip
 
     def party(self, number: int) -> str:
@@ -449,6 +456,17 @@ class GridRaces:
         spot = in_region(region, int(granules[place]) * self.width, access.width)
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
-            "blocks run in any order: use atomics, or another launch."
+            f"blocks run in any order: {self.cure(access, kind, location)}."
         )
         machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
+
+    def cure(self, access: MemoryOp, kind: str, location: Location) -> str:
+        """Return what mends the race of an access with one of a kind by another block."""
+        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
+            return "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
+        kinds = {access.kind, kind}
+        if kinds == {"store"}:
+            return "let each of them write to places of its own, or use an atomic"
+        if "atomic" in kinds:
+            return "use an atomic in both lines, or another launch"
+        return "read it in another launch, or, where the old value is meant, write to another array"

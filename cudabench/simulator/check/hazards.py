@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.places import Declared, Places, in_region, region_size
+from cudabench.simulator.check.cures import GRID, Cure, around_barrier
+from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.names import readable
@@ -25,11 +26,14 @@ VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 class Hazards:
     """Collects the hazards of a launch."""
 
-    def __init__(self, code: Code, space: AddressSpace, shared_size: int, declared: Declared | None) -> None:
-        self.code, self.space = code, space
+    def __init__(
+        self, code: Code, space: AddressSpace, shared_size: int, declared: Declared | None, between: Between | None
+    ) -> None:
+        self.code, self.space, self.between = code, space, between
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
+        self.cures: dict[tuple[int, int], Cure] = {}  # of races, by file and line
 
     def add(
         self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0
@@ -37,6 +41,10 @@ class Hazards:
         """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
         wider: what mends that mends both."""
         _add(self.found, kind, location, count, block, thread, message, scope)
+
+    def cure(self, location: Location) -> Cure:
+        """Return what mends the races of a line, to be added to."""
+        return self.cures.setdefault((location.file, location.line), Cure())
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
@@ -52,9 +60,11 @@ class Hazards:
 
     def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
         records = []
-        for (kind, file, line), (count, block, thread, message, instruction, _) in found.items():
+        for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
+            if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
+                message = self.cures[file, line].told(message)
             name = self.code.files.get(file, "")
-            records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
+            records.append(Hazard(kind, name, line, block, thread, count, message, instruction, scope > GRID))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
 
     # Addresses.
@@ -160,8 +170,14 @@ class Hazards:
             away = lanes[row] & ~here
             if other_op is not op and away.any():
                 other = chunk.thread_index(int(np.argmax(away)))
-                what = "at the barrier in line" if other_op.kind == "barrier" else "in line"
-                reason = f"thread {other} waits {what} {other_op.line.line} instead"
+                what = "at the barrier in" if other_op.kind == "barrier" else "in"
+                line = other_op.line.line
+                at = (
+                    "this line in another turn"
+                    if (other_op.kind, line) == ("barrier", op.line.line)
+                    else f"line {line}"
+                )
+                reason = f"thread {other} waits {what} {at} instead"
                 break
         else:
             gone = (
@@ -174,8 +190,8 @@ class Hazards:
                 reason = f"thread {other} has returned, and the barrier counts it"
         self.add(
             kind, op.line, count, block, thread,
-            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}. "
-            "Let all threads of the block meet at one barrier.",
+            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}"
+            f"{around_barrier(machine, op.line)}.",
         )  # fmt: skip
 
     def parted_at_barrier(
@@ -192,13 +208,13 @@ class Hazards:
         first = place[1] // 32 * 32
         waiting = chunk.thread_index(first + int(np.argmax(here[place[0], first : first + 32])))
         line, loop = condition
-        why = ""
+        why = around_barrier(machine, op.line)
         if loop:
             why = (
                 f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
                 "make the same number of turns, and put the condition around the work, not around the barrier"
             )
-        elif line:
+        elif line and not why:
             why = (
                 f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
                 "the barrier behind the end of this condition, where all threads of the block come"
@@ -322,9 +338,9 @@ class Hazards:
         block, thread = machine.chunk.block_index(place[0]), machine.chunk.thread_index(place[1])
         self.add("invalid-mask", op.line, count, block, thread, f"thread {thread} of block {block} {what}.")
 
-    def unsearched(self, location: Location, message: str) -> None:
-        """Note that races between blocks are not looked for."""
-        _add(self.suspected, "unsearched", location, 1, (0, 0, 0), (0, 0, 0), message)
+    def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
+        """Note that races between blocks are not looked for; kind: 'too-large' where that is so from the start."""
+        _add(self.suspected, kind, location, 1, (0, 0, 0), (0, 0, 0), message)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""

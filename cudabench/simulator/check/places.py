@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
+from typing import NamedTuple
 
 from cudabench.simulator.memory import Region
 from cudabench.simulator.program.code import Code
@@ -11,6 +12,35 @@ from cudabench.simulator.program.names import readable
 
 # By name, bytes and line of an access: bytes of an element and elements by dimension of a shared array, where known.
 Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
+
+
+class Gap(NamedTuple):
+    """Where a barrier can stand that comes behind an access and before a later one, by lines; 0 for none.
+
+    kind: 'between' the lines `after` and `before`; in another 'turn' of a loop, at whose end it stands; where both are
+    in the 'same' statement, or the earlier in the 'head' of one whose part the later is; in the two 'branches' of one.
+    loop: where that begins. span: the first and the last line of what stands behind the barrier and has the later
+    access in it. around: conditions which part threads and have one of the accesses in them, but not the barrier.
+    outside: of such a one that has both in it, is_loop: whether it is a loop's. leaves: of one from which threads leave
+    before. bare: whether the body of the loop has no braces. turn: where the later access may come in another turn,
+    the place for that.
+    """
+
+    kind: str
+    after: int
+    before: int
+    loop: int
+    span: tuple[int, int]
+    around: tuple[int, ...] = ()
+    outside: int = 0
+    is_loop: bool = False
+    leaves: int = 0
+    bare: bool = False
+    turn: Gap | None = None
+
+
+# By file, lines and columns of two accesses, and the lines whose conditions part threads.
+Between = Callable[[str, tuple[int, int], tuple[int, int], Collection[int]], "Gap | None"]
 
 
 class Places:
@@ -32,6 +62,8 @@ class Places:
         plain = readable(name)
         found = self.declared(plain, size, line) if self.declared else None
         element, shape = found or (width, ())
+        if self.declared and not found and size == width and offset == start and plain.isidentifier():
+            return plain  # not declared as an array
         return _element(plain, offset - start, element, shape, _brackets)
 
     def size(self, name: str, size: int, width: int, line: int) -> str:

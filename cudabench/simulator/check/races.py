@@ -10,13 +10,18 @@ block, and its outcome remembered by what was logged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, cut_at, find_gap
+from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
+from cudabench.simulator.check.places import Gap
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, WarpOrder
+from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -24,9 +29,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-# How far the cure of a race has to reach.
-WARP, BLOCK, GRID = 1, 2, 3
-CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
+UPDATE = "threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it"
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -109,13 +112,14 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
 class Conflict:
     """A race found in a log: the later access and the earlier one, by place in the flat lane order."""
 
-    __slots__ = ("count", "entry", "granule", "lane", "other_access", "other_thread")
+    __slots__ = ("count", "entry", "granule", "lane", "other_access", "other_thread", "told")
 
     def __init__(
-        self, entry: LogEntry, count: int, lane: int, granule: int, other_access: Any, other_thread: int
+        self, entry: LogEntry, count: int, lane: int, granule: int, other_access: Any, other_thread: int, told: bool
     ) -> None:
         self.entry, self.count, self.lane, self.granule = entry, count, lane, granule
         self.other_access, self.other_thread = other_access, other_thread
+        self.told = told  # whether its lane waited for a flag before
 
 
 def narrow_any(mask: Array | None) -> Array | None:
@@ -143,6 +147,8 @@ class Races:
         self.bytes = 0
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
+        self.cuts = Cuts(machine.code)
+        self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
 
     def whole(self, mask: Array | None) -> Array | None:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
@@ -214,41 +220,131 @@ class Races:
             return None
         return broadcast(total, shape)
 
-    def report(self, conflict: Conflict, place: str, block: int, aliased: str = "") -> None:
-        """Record a race; aliased: what says that the arrays which it is about are one memory."""
-        machine, chunk = self.machine, self.chunk
-        entry = conflict.entry
-        thread = chunk.thread_index(conflict.lane)
-        party = chunk.thread_index(conflict.other_thread & 1023)
+    def judge(
+        self, conflict: Conflict, place: str, block: int, index: int, entries: Sequence[LogEntry | WarpSync], start: int
+    ) -> Callable[[], None]:
+        """Return what records a race.
+
+        index: of its later access in the entries of the log, of which the first has the time `start`. What the barrier
+        orders that mends it is no news from then on.
+        """
+        machine, chunk, entry = self.machine, self.chunk, conflict.entry
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
-        same = location.line == entry.access.location.line
-        line = "the same line" if same else f"line {location.line}"
-        scope = WARP if conflict.lane // 32 == (conflict.other_thread & 1023) // 32 else BLOCK
-        lack = f"without {CURES[scope]} in between"
-        subject, other = f"thread {thread}", f"thread {party}"
+        mine, party = conflict.lane, conflict.other_thread & 1023
+        scope = WARP if mine // 32 == party // 32 else BLOCK
+        subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(party)}"
+        lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
+        if aliased := self.aliased(conflict):
+            scope, lack = GRID, aliased.removesuffix(".")
+        elif machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, mine)):
+            scope, lack = GRID, "under a lock without fences"
+            what = "put __threadfence() behind taking the lock and before giving it back"
+        elif self.updates(location, entry, conflict.other_access):
+            lack, what = "at the same time", UPDATE
+        elif conflict.other_thread & TOGETHER:
+            lack, what = "at the same time", "let one of them write, or use an atomic"
+        elif conflict.other_thread & ENGINE:
+            other = "its own asynchronous copy" if party == mine else f"{other}'s asynchronous copy"
+            lack, what = "before the copy is waited for", _wait_before(entry.access.location, location)
+            what += "" if party == mine else f", and put {CURES[scope]} behind the wait"
+        elif conflict.told:
+            what = f"put __threadfence() behind line {location.line}, before the flag is raised"
+        else:
+            reach, gap = self.cut(conflict, location, scope, block, index, entries, start)
         if entry.role == "copy":
             subject += "'s asynchronous copy"
-        if conflict.other_thread & TOGETHER:
-            lack = "at the same time: use an atomic, or let one of them write"
-        elif conflict.other_thread & ENGINE:
-            other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
-            lack = "before the copy is waited for"
-        elif same and entry.access.kind != op:
-            lack += (
-                f": where threads update one element, use an atomic; else keep what is read in a variable, and put "
-                f"{CURES[scope]} between the reads and the writes"
+        lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
+        at = chunk.block_index(block)
+        text = (
+            f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {lines}, {lack} (block {at})"
+        )
+
+        copied = any(
+            isinstance(one, LogEntry) and one.role == "done" and _did(one, conflict.other_access, (block, party))
+            for one in entries[:index]
+        )
+
+        def record() -> None:
+            machine.hazards.cure(entry.access.location).add(what, gap, reach, copied)
+            machine.hazards.add(
+                "race", entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
             )
-        if machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, conflict.lane)):
-            scope, lack = (
-                GRID,
-                ("under a lock without fences: put __threadfence() behind taking the lock and before giving it back"),
-            )
-        if aliased:
-            scope, lack = GRID, aliased.removesuffix(".")
-        index = chunk.block_index(block)
-        does, did = VERBS[entry.access.kind], VERBS[op]
-        text = f"{subject} {does} {place}, which {other} {did} in {line}, {lack} (block {index})."
-        machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text, scope)
+
+        return record
+
+    def aliased(self, conflict: Conflict) -> str:
+        """Return what says that the arrays which a race is about are one memory, an empty text where they are not."""
+        return ""
+
+    def cut(
+        self, conflict: Conflict, earlier: Location, scope: int, block: int, index: int,
+        entries: Sequence[LogEntry | WarpSync], start: int,
+    ) -> tuple[int, Gap]:  # fmt: skip
+        """Return how far the barrier of a cure reaches and where it stands, and let it order what is told of other
+        lines."""
+        access, later = conflict.entry.access, conflict.entry.access.location
+        party = block, conflict.other_thread & 1023
+        stop = index - 1
+        while stop >= 0 and not _did(entries[stop], conflict.other_access, party):
+            stop -= 1
+        scope = self.cuts.reach((later.file, later.line), scope)
+        gap = find_gap(self.machine, earlier, later, scope)
+        if gap.kind == "same":
+            meanwhile = (entry for entry in entries[stop + 1 : index] if isinstance(entry, LogEntry))
+            reads = self.machine.code.accesses[conflict.other_access].kind == "load"
+            if (
+                access.kind == "load"
+                or not reads
+                or any(entry.access.kind == "store" and entry.access.location.line == later.line for entry in meanwhile)
+            ):
+                gap = gap.turn or gap._replace(kind="next")  # what was accessed in another turn
+        scope = self.cuts.reach(place_of(gap), scope)
+        at = cut_at(entries, index, stop, gap.span)
+        self.cuts.stand(later, gap)
+        self.cuts.add(scope, start + at)
+        nearest = entries[at] if at >= 0 else None
+        if gap.kind == "between" and isinstance(nearest, LogEntry):
+            nearer = find_gap(self.machine, nearest.access.location, later, scope)
+            if nearer.kind == "between" and nearer.before == gap.before and nearer.after > gap.after:
+                gap = nearer._replace(around=tuple(dict.fromkeys((*gap.around, *nearer.around))))
+        return scope, gap
+
+    def updates(self, location: Location, entry: LogEntry, other: int) -> bool:
+        """Return whether two accesses are of an update that threads make of one element."""
+        access, (_, _, op, *_) = entry.access, self.machine.code.accesses[other]
+        if "store" not in (access.kind, op):
+            return False
+        if self.several.isdisjoint((other, *access.numbers.values())):
+            return False
+        return {access.location.ptx_line, location.ptx_line} <= self.updated
+
+    @cached_property
+    def updated(self) -> set[int]:
+        """The lines of the PTX that load or store an element which is both loaded and stored by its one address."""
+        found: dict[tuple[int, int], dict[str, set[int]]] = {}
+        kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
+        for block in self.machine.code.blocks:
+            for op in block.ops:
+                if op.address >= 0 and op.line.ptx_line in kinds:
+                    lines = found.setdefault((op.address, op.offset), {})
+                    lines.setdefault(kinds[op.line.ptx_line], set()).add(op.line.ptx_line)
+        return {
+            line for one in found.values() if one.keys() >= {"load", "store"} for each in one.values() for line in each
+        }
+
+
+def _wait_before(later: Location, copy: Location) -> str:
+    """Return what is to be done before what a copy writes is accessed."""
+    before = "before the next" if later.line == copy.line else f"before line {later.line}"
+    return f"let the copying thread wait for its copies {before} (__pipeline_wait_prior() or cp.async.wait_group)"
+
+
+def _did(entry: LogEntry | WarpSync, number: int, lane: tuple[int, int]) -> bool:
+    """Return whether a logged access is the one of a number, of a lane (block, thread) among others."""
+    if not isinstance(entry, LogEntry) or number not in entry.access.numbers.values():
+        return False
+    mask = entry.mask
+    return mask is None or bool(mask[lane[0] if mask.shape[0] > 1 else 0, lane[1] if mask.shape[1] > 1 else 0])
 
 
 def widest(bad: Array, threads: Array, others: Array) -> int:

@@ -82,6 +82,10 @@ class WarpOrder:
             told = np.where(met, self.acquired[..., None, :], 0).max(axis=3)
             np.maximum(self.acquired, told, out=self.acquired)
 
+    def has_heard(self, lane: int) -> bool:
+        """Return whether a lane (flat number) has polled."""
+        return self.acquired is not None and bool(self.acquired.reshape(-1)[lane])
+
     def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
         """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
         found = when < self.all_lanes
@@ -112,27 +116,30 @@ class Shadow:
         self.used = {"load": False, "store": False, "atomic": False, "poll": False}
         self.strong: set[int] = set()  # the strong stores, by the number of their access
         self.taking: set[int] = set()  # the atomics that wait for a value and replace it, likewise
+        self.several: set[int] = set()  # the stores in which threads wrote one place at once, likewise
 
-    def step(
+    def conflicts(
         self,
         access: MemoryOp,
         granules: Array,
         threads: Array,
         lanes: Array,
         order: WarpOrder,
-        time: int,
         number: int,
         value: int,
         values: Array | None,
         role: str = "",
+        cuts: tuple[int, int] | None = None,
     ) -> tuple[Array, Array, Array] | None:
-        """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
+        """Return what one access races with (conflicting entries, the other threads, the other accesses' numbers), or
+        None; it is to be noted next.
 
         granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
         which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
         else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
         by then; but while it flies it is nobody's, also not its own thread's. What polls and a strong store or an
-        atomic are no race (PTX ISA, "Morally strong operations").
+        atomic are no race (PTX ISA, "Morally strong operations"). cuts: the times until which all is ordered before,
+        within warps and within blocks, None for no such.
         """
         kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
         strong = access.strong and kind == "store"
@@ -157,6 +164,8 @@ class Shadow:
             ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
             ordered &= order.ordered(lanes, when[granules], lowest, highest)
             conflict &= ~ordered
+            if cuts is not None:
+                conflict &= ~_cut(cuts, when[granules], lowest, highest, threads)
             if order.acquired is not None:
                 conflict &= when[granules] >= order.acquired.reshape(-1)[lanes]
             if past == "store" and (takes or kind == "poll"):
@@ -181,6 +190,8 @@ class Shadow:
         first = self.scratch[granules]
         self.scratch[granules] = threads
         last = self.scratch[granules]
+        if kind == "store" and (first != last).any():
+            self.several.add(number)
         if kind == "store" and values is not None and (first != last).any():
             # Lanes of one instruction write the same place: harmless if they write the same.
             by_place = np.argsort(granules, kind="stable")
@@ -196,6 +207,25 @@ class Shadow:
                     other_threads = np.where(new, first + TOGETHER, other_threads)
                     other_numbers = np.where(new, number, other_numbers)
                     bad = bad | differ
+        self.ends = first, last
+        return None if bad is None else (bad, other_threads, other_numbers)
+
+    def note(
+        self,
+        access: MemoryOp,
+        granules: Array,
+        threads: Array,
+        lanes: Array,
+        order: WarpOrder,
+        time: int,
+        number: int,
+        value: int,
+        role: str,
+        cuts: tuple[int, int],
+    ) -> None:
+        """Note the access that was looked at last; the arguments are those of `conflicts`, time: when it was."""
+        kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
+        first, last = self.ends
         low, high, when, who = self.kinds[kind]
         if kind == "store":
             owner = ENGINE if role == "copy" else np.int32(0)
@@ -214,6 +244,8 @@ class Shadow:
                 if order.latest:
                     # A thread has polled since: for it those readers are done, and these are not.
                     stale |= when[granules] < order.latest
+                if any(cuts):
+                    stale |= _cut(cuts, when[granules], lowest, highest, threads)
                 if stale.any():
                     low[granules[stale]], high[granules[stale]] = NOBODY, -1
                 first = np.minimum(first, low[granules])
@@ -222,6 +254,10 @@ class Shadow:
         when[granules] = time
         who[granules] = number
         self.used[kind] = True
-        if bad is None:
-            return None
-        return bad, other_threads, other_numbers
+
+
+def _cut(cuts: tuple[int, int], when: Array, low: Array, high: Array, threads: Array) -> Array:
+    """Return whether what threads low to high did is ordered before by barriers that are thought of."""
+    mine = threads >> 5
+    found: Array = (when <= cuts[1]) | ((when <= cuts[0]) & (low >> 5 == mine) & (high >> 5 == mine))
+    return found

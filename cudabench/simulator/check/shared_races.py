@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -371,11 +372,10 @@ class SharedRaces(Races):
                     return False
             number = entry.access.numbers["shared"]
             value = self.value_name(entry.data)
-            if (
-                shadow.step(entry.access, granules, threads, threads, order, time, number, value, None, entry.role)
-                is not None
-            ):
+            event = entry.access, granules, threads, threads, order
+            if shadow.conflicts(*event, number, value, None, entry.role) is not None:
                 return False
+            shadow.note(*event, time, number, value, entry.role, (0, 0))
             if kind != "load":
                 every = narrow_all(entry.mask)
                 if every is not None and entry.mask is not None and entry.mask.shape[0] > 1:
@@ -394,20 +394,39 @@ class SharedRaces(Races):
 
     def all_blocks(self, entries: list[LogEntry | WarpSync], ends: bool) -> None:
         """Examine the log exactly, block by block (in one go)."""
-        chunk = self.chunk
-        total = self.granules * chunk.blocks
-        if self.shadow is None:
-            self.shadow = Shadow(total)
-            self.synced = WarpOrder(chunk.blocks, chunk.threads)
-            self.time = 0
-        assert self.synced is not None
+        fresh = self.shadow is None and ends
+        while True:
+            if self.shadow is None:
+                self.shadow = Shadow(self.granules * self.chunk.blocks)
+                self.synced = WarpOrder(self.chunk.blocks, self.chunk.threads)
+                self.time = 0
+                self.cuts.clear()
+            state, found = self.run_through(entries, fresh)
+            if not (fresh and self.cuts.news):
+                break
+            self.shadow = None  # what the barrier orders that was advised is not told
+        self.state = self.intern(state)
+        for record in found:
+            record()
+
+    def run_through(self, entries: list[LogEntry | WarpSync], stops: bool) -> tuple[Array, list[Callable[[], None]]]:
+        """Apply the log to the shadow; return which granules are initialised then, and what records the faults.
+
+        stops: end where a barrier is advised that was not known.
+        """
+        chunk, shadow, order = self.chunk, self.shadow, self.synced
+        assert shadow is not None
+        assert order is not None
+        shadow.several, known = self.several, len(self.several)
+        faults: list[Callable[[], None]] = []
         state = self.state
         state = np.repeat(state, chunk.blocks, axis=0) if state.shape[0] == 1 else state.copy()
         flags = state.reshape(-1)
-        for entry in entries:
+        start = self.time + 1
+        for index, entry in enumerate(entries):
             self.time += 1
             if isinstance(entry, WarpSync):
-                self.order_by(self.synced, self.time, entry, entry.mask)
+                self.order_by(order, self.time, entry, entry.mask)
                 continue
             kind = entry.access.kind
             granules, threads, count = self.expand(entry, True)
@@ -417,7 +436,7 @@ class SharedRaces(Races):
             if kind != "store":
                 unset = ~flags[granules]
                 if unset.any():
-                    self.uninitialised(entry, granules, threads, unset, count)
+                    faults.append(partial(self.uninitialised, entry, granules, threads, unset, count))
             values = None
             if kind == "store":
                 values = self.lane_values(entry, chunk.shape)
@@ -427,21 +446,31 @@ class SharedRaces(Races):
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
             lanes_ = blocks * chunk.threads + threads
-            found = self.shadow.step(
-                entry.access, granules, threads, lanes_, self.synced, self.time, number, self.value_name(entry.data),
-                values, entry.role,
-            )  # fmt: skip
+            event, value = (entry.access, granules, threads, lanes_, order), self.value_name(entry.data)
+            found = shadow.conflicts(*event, number, value, values, entry.role, self.cuts.of(entry.access, self.time))
             if found is not None:
                 bad, others, numbers = found
                 place = widest(bad, threads, others)
                 lanes = int(bad.reshape(-1, count).any(axis=1).sum())
                 offset = int(granules[place] % self.granules) * self.width
-                conflict = Conflict(entry, lanes, int(threads[place]), offset, int(numbers[place]), int(others[place]))
-                machine = self.machine
-                self.report(conflict, self.place(entry, offset), int(blocks[place]), same_memory(machine.code, offset))
+                conflict = Conflict(
+                    entry, lanes, int(threads[place]), offset, int(numbers[place]), int(others[place]),
+                    order.has_heard(int(lanes_[place])),
+                )  # fmt: skip
+                faults.append(
+                    self.judge(conflict, self.place(entry, offset), int(blocks[place]), index, entries, start)
+                )
+                if stops and self.cuts.news:
+                    break
+            shadow.note(*event, self.time, number, value, entry.role, self.cuts.times)
             if kind != "load":
                 flags[granules] = True
-        self.state = self.intern(state)
+        self.cuts.news |= len(self.several) > known
+        return state, faults
+
+    def aliased(self, conflict: Conflict) -> str:
+        """Return what says that the arrays which a race is about are one memory, an empty text where they are not."""
+        return same_memory(self.machine.code, conflict.granule)
 
     def place(self, entry: LogEntry, offset: int) -> str:
         """Return a place that an access touches, for a message."""

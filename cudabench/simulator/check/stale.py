@@ -12,6 +12,7 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.values import Array, Value, broadcast
 
@@ -73,9 +74,10 @@ class StaleReads:
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         how, cure = HOW[access.cached]
         line = machine.code.accesses[writer].location.line
+        spot = in_region(region, granule * self.width, access.width)
         machine.hazards.add(
             "stale-read", access.location, count, block, thread,
-            f"thread {thread} of block {block} reads byte {granule * self.width} of '{region.name}' through the "
-            f"read-only cache ({how}), but the same launch wrote it before, in line {line}: the cache may still hold "
+            f"thread {thread} of block {block} reads {spot} through the read-only cache "
+            f"({how}), but the same launch wrote it before, in line {line}: the cache may still hold "
             f"the old value, with a barrier or without. To mend it, {cure}, or read it in another launch.",
         )  # fmt: skip

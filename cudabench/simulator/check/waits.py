@@ -391,7 +391,10 @@ class Waits:
                 nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
         if region is not None and region.base == machine.grid_barrier:
-            return f"waits at the barrier of the grid for ever: {self.ended_block()}."
+            return (
+                f"waits at the barrier of the grid for ever: {self.ended_block()}. Let all threads of the grid come to "
+                "it, and put the condition around the work."
+            )
         if op.opcode == "mbarrier":
             return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"

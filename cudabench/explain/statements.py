@@ -1,0 +1,313 @@
+"""The statements of functions in a source text: how they nest, and where a barrier between two of them can stand."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePath
+
+from cudabench.simulator.check.places import Gap
+from cudabench.toolchain.tokens import Scan, closing_bracket
+
+LOOPS = ("for", "while", "do")
+DEPTH = 8  # of calls that are followed
+LEAVES = ("return", "break", "continue", "goto")
+
+
+@dataclass(eq=False)
+class Statement:
+    """A statement by its tokens, first, last and last of its head; bodies: the lists of statements that it governs."""
+
+    kind: str
+    first: int
+    head: int
+    last: int
+    bodies: list[list[Statement]] = field(default_factory=list)
+
+
+@dataclass
+class Step:
+    """A statement on the way to a place: the list that it is in, its index there."""
+
+    list: list[Statement]
+    index: int
+
+    @property
+    def statement(self) -> Statement:
+        """The statement itself."""
+        return self.list[self.index]
+
+
+def gap(
+    texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]
+) -> Gap | None:
+    """Return where a barrier can stand that comes behind an access and before a later one, by their lines and columns.
+
+    texts: of the sources by their names. file: in which of them they are. parted: the lines whose conditions part
+    threads. None where the text does not tell.
+    """
+    text = next((one for name, one in texts.items() if PurePath(name).name == PurePath(file).name), None)
+    return None if text is None else _read(text).gap(earlier, later, parted)
+
+
+@lru_cache(maxsize=8)
+def _read(text: str) -> Statements:
+    return Statements(text)
+
+
+class Statements:
+    """The statements of all functions in a text."""
+
+    def __init__(self, text: str) -> None:
+        self.scan = Scan(text)
+        self.scan.leave_out(self.scan.hidden_spans())
+        self.words = self.scan.words
+        self.functions = list(self._functions())
+
+    def line(self, token: int) -> int:
+        """Return the line in which a token stands."""
+        return bisect_right(self.scan.line_starts, self.scan.starts[token])
+
+    # Reading.
+
+    def _functions(self) -> Iterator[tuple[int, int, list[Statement]]]:
+        """Yield each function's first and last token and its statements; scopes around functions are entered."""
+        at = 0
+        while at < len(self.words):
+            if self.words[at] == "{" and at and self.words[at - 1] in (")", "const", "noexcept", "override", "final"):
+                end = self.scan.matching(at)
+                yield at, end, self._list(at + 1, end)
+                at = end
+            at += 1
+
+    def _list(self, at: int, end: int) -> list[Statement]:
+        found = []
+        while at < end:
+            found.append(self._statement(at, end))
+            at = found[-1].last + 1
+        return found
+
+    def _statement(self, at: int, end: int) -> Statement:
+        word = self.words[at]
+        if word == "{":
+            last = min(self.scan.matching(at), end)
+            return Statement("block", at, at, last, [self._list(at + 1, last)])
+        if word in ("if", "for", "while", "switch"):
+            return self._governing(word, at, end)
+        if word == "do" and at + 1 < end:
+            found = self._statement(at + 1, end)
+            return Statement("do", at, at, self._plain_end(found.last + 1, end), [_flat(found)])
+        return Statement("plain", at, at, self._plain_end(at, end))
+
+    def _governing(self, word: str, at: int, end: int) -> Statement:
+        opens = next((one for one in range(at + 1, min(at + 3, end)) if self.words[one] == "("), None)
+        if opens is None:
+            return Statement("plain", at, at, self._plain_end(at, end))
+        head = min(closing_bracket(self.words[:end], opens), end - 1)
+        found = Statement(word, at, head, head)
+        if head + 1 < end:
+            governed = self._statement(head + 1, end)
+            found.bodies.append(_flat(governed))
+            found.last = governed.last
+            if word == "if" and self.words[found.last + 1 : found.last + 2] == ["else"] and found.last + 2 < end:
+                otherwise = self._statement(found.last + 2, end)
+                found.bodies.append(_flat(otherwise))
+                found.last = otherwise.last
+        return found
+
+    def _plain_end(self, at: int, end: int) -> int:
+        """Return the last token of a statement that governs no other; a label is one of its own."""
+        labelled = self.words[at : at + 1] in (["case"], ["default"])
+        while at < end:
+            if self.words[at] in ("(", "[", "{"):
+                at = closing_bracket(self.words[:end], at)
+            elif self.words[at] == ";" or (labelled and self.words[at] == ":"):
+                return at
+            at += 1
+        return end - 1
+
+    # Places.
+
+    def token(self, place: tuple[int, int]) -> int:
+        """Return the token at a line and column, -1 for none."""
+        line, column = place
+        starts = self.scan.line_starts
+        if not 0 < line <= len(starts):
+            return -1
+        token = bisect_right(self.scan.starts, starts[line - 1] + max(column - 1, 0)) - 1
+        if token + 1 < len(self.words) and (token < 0 or self.line(token) < line):
+            token += 1
+        return token
+
+    def function(self, token: int) -> int:
+        """Return the number of the function that a token is in, -1 for none."""
+        return next((at for at, (first, last, _) in enumerate(self.functions) if first <= token <= last), -1)
+
+    def calls(self, function: int) -> list[int]:
+        """Return the tokens at which a function is called."""
+        at, depth = self.functions[function][0] - 1, 0
+        while at > 0 and (depth or self.words[at] != ")"):  # const, noexcept
+            at -= 1
+        while at > 0:
+            depth += (self.words[at] == ")") - (self.words[at] == "(")
+            at -= 1
+            if depth == 0:
+                break
+        name = self.words[at]
+        found = [at for at, word in enumerate(self.words) if word == name and self.function(at) not in (-1, function)]
+        return [at for at in found if self.words[at + 1 : at + 2] in (["("], ["<"])]
+
+    def _in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
+        """Return the ways to two tokens, or to the calls of their functions where these differ; none if there are none.
+
+        Of what a function did in its last call, and does in its next, the calls count; and whether that is the same
+        call in the next turn of a loop.
+        """
+        for _ in range(DEPTH):
+            one, other = self.function(a), self.function(b)
+            if -1 in (one, other):
+                break
+            if one != other:
+                calls = [(at, b) for at in self.calls(one)] + [(a, at) for at in self.calls(other)]
+                same = [pair for pair in calls if self.function(pair[0]) == self.function(pair[1])]
+                if not calls:
+                    break
+                # The last call before, else the first.
+                before = [pair for pair in same if pair[0] < pair[1]]
+                a, b = max(before) if before else min(same or calls)
+                continue
+            ways = self.way(a), self.way(b)
+            again = a > b and not any(step.statement.kind in LOOPS for step in ways[0])
+            sites = self.calls(one) if again else []
+            if not sites:
+                return *ways, False
+            inside = [at for at in sites if self.function(at) == self.function(sites[0])]
+            a, b = (inside[0], inside[1]) if len(inside) > 1 else (inside[0], inside[0])
+            if a == b:
+                return self.way(a), self.way(b), True
+        return [], [], False
+
+    def way(self, token: int) -> list[Step]:
+        """Return the statements around a token, the outermost first."""
+        inside = next((body for first, last, body in self.functions if first <= token <= last), None)
+        steps: list[Step] = []
+        while inside:
+            index = next((at for at, one in enumerate(inside) if one.first <= token <= one.last), None)
+            if index is None:
+                break
+            steps.append(Step(inside, index))
+            bodies = inside[index].bodies if token > inside[index].head or inside[index].kind == "do" else []
+            inside = next((one for one in bodies if one and one[0].first <= token <= one[-1].last), [])
+        return steps
+
+    def gap(self, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]) -> Gap | None:
+        """See `gap`."""
+        a, b, again = self._in_one_function(self.token(earlier), self.token(later))
+        if not a or not b:
+            return None
+        if again:
+            loop = next((at for at in range(len(a) - 2, -1, -1) if a[at].statement.kind in LOOPS), None)
+            return self._around(a, b, loop, later[0], parted)
+        level = 0
+        while (
+            level + 1 < min(len(a), len(b))
+            and a[level].index == b[level].index
+            and a[level + 1].list is b[level + 1].list
+        ):
+            level += 1
+        one, other = a[level], b[level]
+        if one.index < other.index:
+            return self._forward(a, b, level, parted)
+        loop = next((at for at in range(level - 1, -1, -1) if a[at].statement.kind in LOOPS), None)
+        if one.index > other.index:
+            # With no loop around both, threads that parted have come to the later statement first.
+            return self._forward(b, a, level, parted) if loop is None else self._around(a, b, loop, later[0], parted)
+        inner = one.statement
+        a_in, b_in = len(a) > level + 1, len(b) > level + 1
+        if inner.kind in LOOPS and a_in and not b_in:
+            return self._around(a, b, level, later[0], parted)
+        if inner.kind in ("if", "switch") and a_in and not b_in and loop is not None:
+            return self._around(a, b, loop, later[0], parted)
+        if inner.kind == "do" and b_in and not a_in:
+            # The condition at the end, and what comes in the next turn.
+            tail = self.line(inner.last)
+            found = self._gap(tail, tail, inner, a, level + 1, parted)
+            return found._replace(kind="head", span=(tail, tail))
+        if inner.kind in LOOPS and b_in and not a_in:
+            first = inner.bodies[0][0]
+            found = self._gap(
+                self.line(inner.head), self.line(first.first), b[level + 1].statement, a, level + 1, parted
+            )
+            return found._replace(around=self._parting(b[level + 1 :], parted))
+        kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
+        found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in), parted)
+        turn = None if loop is None else self._around(a, b, loop, later[0], parted)
+        line = earlier[0]
+        if kind == "same" and line == later[0] and sum(self.line(each.first) == line for each in one.list) > 1:
+            turn = found._replace(kind="between", after=line, before=line)
+        return found._replace(kind=kind, turn=turn)
+
+    def _forward(self, a: list[Step], b: list[Step], level: int, parted: Collection[int]) -> Gap:
+        one, other = a[level].statement, b[level].statement
+        between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
+        left = self._left(between, parted)  # the barrier comes before that, and all threads to the barrier
+        found = self._gap(self.line(one.last), left or self.line(other.first), other, a, level, parted)
+        around = self._parting(a[level:], parted) + self._parting(b[level:], parted)
+        return found._replace(around=tuple(dict.fromkeys(around)))
+
+    def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int, parted: Collection[int]) -> Gap | None:
+        """Return the place at the end of the body of a loop, on the way to both at a level."""
+        if loop is None or loop + 1 >= len(a):
+            return None
+        head, own = a[loop].statement, a[loop + 1].statement
+        target = b[loop + 1].statement if loop + 1 < len(b) else head
+        found = self._gap(self.line(own.last), 0, target, a, loop + 1, parted)
+        around = self._parting(a[loop + 1 :], parted) + self._parting(b[loop + 1 :], parted)
+        return found._replace(
+            kind="turn",
+            bare=self.words[head.head + 1] != "{",
+            loop=self.line(head.first),
+            span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),
+            around=tuple(dict.fromkeys(around)),
+        )
+
+    def _gap(
+        self, after: int, before: int, target: Statement, way: list[Step], level: int, parted: Collection[int]
+    ) -> Gap:
+        """Return a place in the list at a level of a way: what of the statements around it parts threads."""
+        outside, is_loop = 0, False
+        for step in way[:level]:
+            if self._parts(step.statement, parted):
+                outside, is_loop = self.line(step.statement.first), step.statement.kind in LOOPS
+                break
+        leaves = next((found for step in way[: level + 1] if (found := self._left(step, parted))), 0)
+        span = (self.line(target.first), self.line(target.last))
+        return Gap("between", after, before, 0, span, (), outside, is_loop, leaves)
+
+    def _parts(self, one: Statement, parted: Collection[int]) -> bool:
+        """Return whether the head of a statement parts threads."""
+        if one.kind in ("plain", "block"):
+            return False
+        lines = range(self.line(one.first), self.line(one.head) + 1)
+        tail = self.line(one.last) if one.kind == "do" else 0
+        return any(line in parted for line in (*lines, tail))
+
+    def _parting(self, steps: Sequence[Step], parted: Collection[int]) -> tuple[int, ...]:
+        """Return the line of the first statement on a way whose head parts threads, if any."""
+        found = next((step.statement for step in steps if self._parts(step.statement, parted)), None)
+        return () if found is None else (self.line(found.first),)
+
+    def _left(self, step: Step, parted: Collection[int]) -> int:
+        """Return the line of a condition before a statement in its list from which some threads leave, or 0."""
+        for one in step.list[: step.index]:
+            leaving = one.kind == "if" and any(word in LEAVES for word in self.words[one.first : one.last])
+            if leaving and self._parts(one, parted):
+                return self.line(one.first)
+        return 0
+
+
+def _flat(one: Statement) -> list[Statement]:
+    """Return the statements of a block, or the one that stands for it."""
+    return one.bodies[0] if one.kind == "block" else [one]

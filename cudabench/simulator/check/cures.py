@@ -1,0 +1,271 @@
+"""What mends the races of one line: a barrier and where it stands, or what else has to be done.
+
+A cure follows from all pairs of accesses that were found: it reaches the farthest pair of threads, and comes behind the
+latest of the accesses before. Where a barrier that is advised for one line orders accesses of another one as well,
+those are not told: see `Cuts`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudabench.simulator.check.places import Gap
+from cudabench.simulator.program.ptx import Location
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.code import Code
+
+# How far the cure of a race has to reach.
+WARP, BLOCK, GRID = 1, 2, 3
+CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
+NAMES = {WARP: "warp", BLOCK: "block"}
+
+
+class Cure:
+    """What mends the races of accesses in one line with earlier ones, put together from what is found.
+
+    barrier: how far it has to reach, 0 for none. gaps: where it stands, by the earlier access's line. splits: whether
+    it comes between what a statement reads and what it writes. others: what is to be done besides. waited: whether it
+    comes behind a wait for an asynchronous copy.
+    """
+
+    def __init__(self) -> None:
+        self.barrier = 0
+        self.gaps: list[Gap] = []
+        self.splits: Gap | None = None
+        self.others: list[str] = []
+        self.waited = False
+
+    def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
+        """Add what is to be done besides a barrier, or where one stands that reaches so far.
+
+        copied: whether the earlier access was a copy, which its thread has waited for.
+        """
+        if gap is None:
+            if what not in self.others:
+                self.others.append(what)
+            return
+        self.barrier = max(self.barrier, scope)
+        self.waited = self.waited or copied
+        if gap.kind in ("same", "head", "branches"):
+            self.splits = gap
+        else:
+            self.stand(gap)
+
+    def stand(self, gap: Gap) -> None:
+        """Add a place for a barrier; a later one between the same accesses does for an earlier one."""
+        if gap.kind == "turn":
+            around = any(
+                one.kind == "between" and gap.span[0] <= one.after <= one.before <= gap.span[1] for one in self.gaps
+            )
+            if not around and all((one.kind, one.loop) != ("turn", gap.loop) for one in self.gaps):
+                self.gaps.append(gap)
+            return
+        for place, one in enumerate(self.gaps):
+            if one.kind == "between":
+                if (gap.after, gap.before) > (one.after, one.before):
+                    self.gaps[place] = gap
+                gap = self.gaps[place]
+                break
+        else:
+            self.gaps.append(gap)
+        self.gaps = [one for one in self.gaps if one.kind != "turn" or not one.span[0] <= gap.after <= one.span[1]]
+
+    def told(self, race: str) -> str:
+        """Return the message of a race with its cure."""
+        if self.barrier == BLOCK:
+            race = race.replace(f"without {CURES[WARP]}", f"without {CURES[BLOCK]}")
+        return f"{race}{self.text()}."
+
+    def text(self) -> str:
+        """Return the sentences of a message that say what to do, with the point or the colon before them."""
+        if not self.barrier or not (self.gaps or self.splits):
+            return f": {', and '.join(self.others)}" if self.others else ""
+        name, scope = CURES[self.barrier], NAMES[self.barrier]
+        wheres = [_where(one) for one in self.gaps]
+        if self.splits is not None:
+            what = "between the reads and the writes"
+            if self.splits.kind == "head":
+                what = f"behind that, before the condition in line {self.splits.span[0]}"
+            elif self.splits.kind == "branches":
+                what = "between the two parts"
+            wheres.insert(0, what)
+        gaps = [*([self.splits] if self.splits else []), *self.gaps]
+        around = list(dict.fromkeys(line for one in gaps for line in one.around))
+        if self.waited:
+            wheres[-1] += ", behind the wait for the copy"
+        if around:
+            conditions = " and ".join(f"the condition in line {line}" for line in around)
+            wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
+        put = f"put {name} {', and '.join(wheres)}"
+        if self.splits is not None and self.splits.kind == "branches":
+            put = f"part the condition in line {self.splits.span[0]} in two, and {put}"
+        elif self.splits is not None:
+            put = f"keep what is read in a variable, and {put}"
+        text = ". " + ", and ".join([_capital(put), *self.others])
+        outside = next((one for one in gaps if one.outside), None)
+        if outside is not None and outside.is_loop:
+            text += (
+                f". Not all threads of the {scope} make the same number of turns of the loop in line {outside.outside}:"
+                " let them, and put the condition around the work in it, not around the barrier"
+            )
+        elif outside is not None:
+            text += (
+                f". Not all threads of the {scope} meet the condition in line {outside.outside}: the barrier stands "
+                "outside of it, where all of them come. End the condition before the barrier, and repeat it behind it"
+            )
+        leaves = next((one.leaves for one in gaps if one.leaves), 0)
+        if leaves:
+            text += (
+                f". Threads that leave in line {leaves} have to come as well: put its condition around the work instead"
+            )
+        return text
+
+
+def place(gap: Gap) -> tuple[str, int]:
+    """Return what tells the place of a barrier from others."""
+    return gap.kind, gap.before if gap.kind == "between" else gap.loop or gap.after
+
+
+def _where(gap: Gap) -> str:
+    if gap.kind == "turn":
+        braces = ", with braces around both" if gap.bare else ""
+        return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}{braces}"
+    if gap.kind == "next":
+        return f"behind line {gap.after}, before its next turn"
+    if gap.after >= gap.before:
+        return f"in line {gap.after}, between the two statements"
+    return f"between line {gap.after} and line {gap.before}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:
+    """Return where a barrier can stand between two accesses: as the source says, else by their lines alone."""
+    hazards = machine.hazards
+    if hazards.between is not None and earlier.file == later.file:
+        parted = {line for (file, line), far in machine.parted.items() if file == later.file and far <= scope}
+        found = hazards.between(
+            machine.code.files.get(later.file, ""), (earlier.line, earlier.column), (later.line, later.column), parted
+        )
+        if found is not None:
+            return found
+    span = (later.line, later.line)
+    if earlier.line == later.line:
+        return Gap("same", later.line, later.line, 0, span)
+    if earlier.line < later.line:
+        return Gap("between", earlier.line, later.line, 0, span)
+    return Gap("next", earlier.line, later.line, 0, span)
+
+
+def around_barrier(machine: Machine, barrier: Location) -> str:
+    """Return why not all threads of a block come to a barrier, as the source says, and what to do; empty if unknown."""
+    gap = find_gap(machine, barrier, barrier, BLOCK)
+    if gap.outside and gap.is_loop:
+        return (
+            f": not all threads make the same number of turns of the loop in line {gap.outside}. Let them, and put the "
+            "condition around the work, not around the barrier"
+        )
+    if gap.outside:
+        return (
+            f": the barrier stands under the condition in line {gap.outside}, which not all threads of the block meet. "
+            "Put one barrier behind the end of this condition, where all threads of the block come, and repeat the "
+            "condition for what is to come behind the barrier"
+        )
+    if gap.leaves:
+        return (
+            f": the condition in line {gap.leaves} lets some threads leave before. Put it around the work, not around "
+            "the barrier"
+        )
+    return ""
+
+
+class Cuts:
+    """Barriers that were advised, as if they stood in the kernel.
+
+    What they order is told of no other line: that is mended with the first. Of the lines for which they were advised
+    all is told, so that their cures reach far enough. gaps: by those lines where the barriers stand. times: until when
+    accesses are ordered, within warps and within blocks. scopes: how far the barrier of each line and in each place has
+    to reach. news: whether a barrier was advised, or reaches farther, that had not been known when the log was begun.
+    """
+
+    def __init__(self, code: Code) -> None:
+        ends = (block.terminator for block in code.blocks)
+        self.branches = sorted(end.line.ptx_line for end in ends if end is not None and end.kind == "branch")
+        self.scopes: dict[object, int] = {}
+        self.gaps: dict[tuple[int, int], list[Gap]] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin to examine a log."""
+        self.times = (0, 0)
+        self.news = False
+        self.last: MemoryOp | None = None
+
+    def of(self, access: MemoryOp, time: int) -> tuple[int, int] | None:
+        """Return until when accesses are ordered before this one; None for no cut."""
+        last, self.last = self.last, access
+        line = access.location.line
+        if last is not None:
+            for (file, _), gaps in self.gaps.items():
+                if file == access.location.file:
+                    for gap in gaps:
+                        if self.crosses(gap, last, access):
+                            self.add(self.scopes[place(gap)], time - 1)
+        if (access.location.file, line) in self.gaps or not any(self.times):
+            return None
+        return self.times
+
+    def reach(self, of: object, scope: int) -> int:
+        """Note how far a barrier has to reach, and return how far it does."""
+        known = self.scopes.get(of, 0)
+        if scope > known:
+            self.news = True
+            self.scopes[of] = scope
+            if known:
+                self.gaps.clear()  # what it mends besides is found anew
+        return max(scope, known)
+
+    def stand(self, later: Location, gap: Gap) -> None:
+        """Note that a barrier was advised for a line."""
+        gaps = self.gaps.setdefault((later.file, later.line), [])
+        if gap not in gaps:
+            gaps.append(gap)
+            self.news = True
+
+    def add(self, scope: int, time: int) -> None:
+        """Let a barrier stand behind what was done at a time."""
+        warp, block = self.times
+        self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
+
+    def crosses(self, gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
+        """Return whether a place for a barrier lies between two accesses, of which one came behind the other."""
+        before, line = last.location.line, access.location.line
+        if not gap.span[0] <= line <= gap.span[1]:
+            return False
+        if gap.kind == "same":
+            return before == line and last.kind == "load" and access.kind == "store"
+        if not gap.span[0] <= before <= gap.span[1]:
+            return True
+        if gap.kind != "turn" or before != line:
+            return False
+        # In a loop that the compiler unrolled, what comes behind a branch or a store is of a later turn.
+        first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
+        return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")
+
+
+def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:
+    """Return the index of the latest entry before one that stands before a barrier; stop: of the earlier access."""
+    at = index - 1
+    while at > stop:
+        location = getattr(getattr(entries[at], "access", None), "location", None)
+        if location is not None and not span[0] <= location.line <= span[1]:
+            break
+        at -= 1
+    return at

@@ -1,0 +1,12 @@
+// Wrong: blocks count in global memory without atomics.
+// LAUNCH: grid=4 block=32 args=x:int32[128],n:int32[1]
+// SAYS: they update one element, which takes an atomic, such as atomicAdd() or atomicMax()
+__global__ void count(const int *x, int *n) {
+    int any = __syncthreads_count(x[blockIdx.x * 32 + threadIdx.x] > 5);
+    if (threadIdx.x == 0)
+#ifdef MENDED
+        atomicAdd(n, any);
+#else
+        *n += any;  // HAZARD: race
+#endif
+}

@@ -1,0 +1,15 @@
+// Wrong: a BFS step pushes with a counter that is no atomic.
+// LAUNCH: grid=4 block=32 args=d:int32[128],queue:int32[128],len:int32[1]
+// SAYS: they update one element, which takes an atomic, such as atomicAdd() or atomicMax()
+__global__ void bfs(int *d, int *queue, int *len) {
+    int v = blockIdx.x * 32 + threadIdx.x;
+    if (d[v] == 2) {
+#ifdef MENDED
+        int at = atomicAdd(len, 1);
+#else
+        int at = *len;  // HAZARD: race
+        *len = at + 1;  // HAZARD: race
+#endif
+        queue[at % 128] = v;  // HAZARD: race
+    }
+}

@@ -1,0 +1,198 @@
+"""Order between blocks by fences and flags: the clocks, what is a race by them, and where the search ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cudabench import simulator
+from cudabench.simulator.check import chains
+from cudabench.simulator.check.chains import Chains
+
+Launch = Callable[..., simulator.Report]
+BLOCKS, WORDS = 6, 4
+SOURCE = 'extern "C" __global__ void k(int *x, int *y, int *f) { if (threadIdx.x == 0) { %s } }'
+ZEROS = (np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32))
+
+
+class Plain:
+    """The same clocks, kept as lists of numbers, one block after the other."""
+
+    def __init__(self) -> None:
+        self.heard, self.clock = ([[0] * (BLOCKS + 1) for _ in range(BLOCKS + 1)] for _ in range(2))
+        self.fenced = [0] * (BLOCKS + 1)
+        self.words: list[list[int]] = [[] for _ in range(WORDS)]
+
+    def own(self, block: int) -> list[int]:
+        """Return what a block announces."""
+        if not self.fenced[block]:
+            return []
+        return [self.fenced[block] if other == block else time for other, time in enumerate(self.clock[block])]
+
+    def settle(self, block: int) -> None:
+        """Order what a block has heard."""
+        self.clock[block] = list(self.heard[block])
+
+    def hear(self, block: int, word: int) -> None:
+        """Let a block read a word."""
+        self.heard[block] = joined(self.heard[block], self.words[word])
+
+
+def joined(one: list[int], other: list[int]) -> list[int]:
+    """Return the later of two times each."""
+    return [max(pair) for pair in zip(one, other, strict=True)] if one and other else list(one or other)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fences, stores, reads, updates and barriers in any order, several blocks at once, with little room for clocks."""
+    monkeypatch.setattr(chains, "MOST_BYTES", 40 * 4 * (BLOCKS + 1))
+    monkeypatch.setattr(chains, "MOST_KNOWN", 7)
+    rng = np.random.default_rng(seed)
+    ours, plain = Chains(BLOCKS), Plain()
+    for _ in range(200):
+        ours.now += 1
+        blocks = np.sort(rng.choice(np.arange(1, BLOCKS + 1), rng.integers(1, 4), replace=False)).astype(np.int32)
+        places = rng.integers(0, WORDS, blocks.size)
+        pairs = list(zip(blocks.tolist(), places.tolist(), strict=True))
+        what = rng.choice(["fence", "write", "look", "acquire", "update", "red", "barrier"])
+        if what == "fence":
+            ours.fence(blocks)
+            for block, _ in pairs:
+                plain.fenced[block] = ours.now
+                plain.settle(block)
+        elif what == "write":
+            ours.write(0, WORDS, places, blocks)
+            announced = [plain.own(block) for block, _ in pairs]
+            for (_, word), row in zip(pairs, announced, strict=True):
+                plain.words[word] = row
+        elif what in ("look", "acquire"):
+            ours.hear(0, places, blocks, what == "acquire")
+            for block, word in pairs:
+                plain.hear(block, word)
+                if what == "acquire":
+                    plain.settle(block)
+        elif what == "barrier":
+            ours.barrier()
+            for block in range(1, BLOCKS + 1):
+                plain.settle(block)
+        else:
+            ours.update(0, WORDS, places, blocks, what == "update")
+            announced = [plain.own(block) for block, _ in pairs]
+            for (block, word), row in zip(pairs, announced, strict=True):
+                if what == "update":
+                    plain.hear(block, word)
+                plain.words[word] = joined(plain.words[word], row)
+            if what == "update":
+                for block, _ in pairs:
+                    plain.settle(block)
+        assert not ours.lost
+        every = [(block, other) for block in range(1, BLOCKS + 1) for other in range(1, BLOCKS + 1) if other != block]
+        mine, others = np.array(every).T
+        for stores, rows in ((False, plain.clock), (True, plain.heard)):
+            times = np.array([rows[block][other] for block, other in every])
+            assert ours.before(mine, others, times, stores).all()
+            assert not ours.before(mine, others, times + 1, stores).any()
+
+
+def run(launch: Launch, body: str, grid: int = 4) -> list[tuple[str, str]]:
+    """Run a body, of one thread for each block b, on (int *x, int *y, int *f) of zeros; return kinds and messages."""
+    body = f"int b = blockIdx.x; volatile int *v = f; {body}"
+    report = launch(SOURCE % body, grid, 32, [each.copy() for each in ZEROS], names=["x", "y", "f"])
+    return [(hazard.kind, hazard.message) for hazard in report.hazards]
+
+
+WRITES = "if (b == 0) { x[0] = 5; __threadfence(); %s }"
+POLLS = "if (b == 1) { while (%s) ; __threadfence(); y[0] = x[0]; }"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        WRITES % "v[0] = 1;" + POLLS % "v[0] == 0",
+        WRITES % "atomicExch(f, 1);" + POLLS % "v[0] == 0",
+        WRITES % "v[0] = 1;" + POLLS % "atomicAdd(f, 0) == 0",
+        WRITES % "atomicOr(f, 4);" + POLLS % "atomicCAS(f, 9, 9) == 0",
+        # A third block counts on in between, with no fence: the word passes on what it announced.
+        WRITES % "atomicAdd(f, 1);"
+        + "if (b == 2) { while (v[0] == 0) ; atomicAdd(f, 1); }"
+        + POLLS % "v[0] < 2",
+        # Who reads it passes it on by a flag of its own.
+        WRITES % "v[0] = 1;"
+        + "if (b == 2) { while (v[0] == 0) ; __threadfence(); v[1] = 1; }"
+        + POLLS % "v[1] == 0",
+        # No store comes before the poll that lets it be done.
+        WRITES % "v[0] = 1;" + "if (b == 1) { while (v[0] == 0) ; x[0] = 7; }",
+        # Each reads before the one that writes.
+        "y[b] = x[0]; __threadfence(); if (atomicAdd(f, 1) == gridDim.x - 1) x[0] = 7;",
+        "while (atomicCAS(f, 0, 1)) ; __threadfence(); x[0] = x[0] + b; __threadfence(); v[0] = 0;",
+    ],
+)  # fmt: skip
+def test_a_chain_orders(launch: Launch, body: str) -> None:
+    """The writer's fence, its flag, the reader's look at that and the reader's fence: no race."""
+    assert run(launch, body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "text"),
+    [
+        (WRITES % "" + "__threadfence(); if (b == 1) y[0] = x[0];", "race", "reads x[0]"),
+        (WRITES % "v[0] = 1;" + POLLS % "v[1] == 7", "race", "block (1, 0, 0) reads"),
+        ("if (b == 0) { x[0] = 5; v[0] = 1; }" + POLLS % "v[0] == 0", "missing-fence", "and then a flag, without"),
+        (
+            WRITES % "v[0] = 1;" + "if (b == 1) { while (v[0] == 0) ; y[0] = x[0]; }",
+            "missing-fence",
+            "The thread has read the flag, but without __threadfence() before this read",
+        ),
+        (WRITES % "v[0] = 1; x[0] = 6;" + POLLS % "v[0] == 0", "race", "reads x[0]"),
+        ("y[b] = x[0]; __threadfence(); if (b == 3) x[0] = 7;", "race", "writes x[0]"),
+        ("atomicAdd(x, b); __threadfence(); y[b] = x[0];", "race", "which block (3, 0, 0) updates"),
+        # The word bears what was announced last by a store, not what was before.
+        (
+            WRITES % "v[0] = 1;" + "if (b == 2) { while (v[0] == 0) ; v[0] = 2; }" + POLLS % "v[0] != 2",
+            "race",
+            "reads x[0]",
+        ),
+    ],
+)
+def test_a_broken_chain_does_not(launch: Launch, body: str, kind: str, text: str) -> None:
+    """One link that is missing, or another word: what is lacking is named."""
+    found = run(launch, body)
+    assert [one for one, _ in found] == [kind]
+    assert text in found[0][1]
+
+
+def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more blocks than have clocks no race is named any more, which is said; without flags there is no limit."""
+    monkeypatch.setattr(chains, "MOST_BLOCKS", 3)
+    counted = "x[blockIdx.x] = 1; __threadfence(); if (atomicAdd(f, 1) == 3) y[0] = x[0] + x[5];"
+    report = launch(SOURCE % counted, 4, 32, [each.copy() for each in ZEROS])
+    assert report.hazards == ()
+    assert [(one.kind, one.line) for one in report.suspicions] == [("unsearched", 1)]
+    assert "4 blocks that may wait for each other are over the limit of 3" in report.suspicions[0].message
+    alone = "x[blockIdx.x] = 1; __threadfence(); y[blockIdx.x] = x[(blockIdx.x + 1) % 4];"
+    report = launch(SOURCE % alone, 4, 32, [each.copy() for each in ZEROS])
+    assert [one.kind for one in report.hazards] == ["race"]
+    assert report.suspicions == ()
+
+
+def test_blocks_that_hear_of_each_other_too_often(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search ends where it would take too long."""
+    monkeypatch.setattr(chains, "MOST_NEWS", 10)
+    body = "while (atomicCAS(f, 0, 1)) ; __threadfence(); x[0] = x[0] + 1; __threadfence(); atomicExch(f, 0);"
+    report = launch(SOURCE % body, 9, 32, [each.copy() for each in ZEROS])
+    assert report.hazards == ()
+    assert "blocks waited for each other more than 10 times: take a smaller problem" in report.suspicions[0].message
+
+
+def test_a_region_that_is_too_large_is_told_once(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, with its size."""
+    monkeypatch.setattr("cudabench.simulator.check.grid_races.MOST_GRANULES", 32)
+    source = 'extern "C" __global__ void k(int *x) { x[blockIdx.x] = 1;\nx[3 - blockIdx.x] += 1; }'
+    report = launch(source, 4, 1, [ZEROS[0].copy()], names=["x"])
+    assert report.hazards == ()
+    (found,) = report.suspicions
+    assert (found.kind, found.line) == ("too-large", 1)
+    assert "in arrays of at most 128 bytes, and 'x' has 256" in found.message
