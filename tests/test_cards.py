@@ -12,8 +12,10 @@ import pytest
 from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cards.datasheets import SHEETS
+from cudabench.cli import pricing
 from cudabench.errors import UsageError
 from cudabench.results.file import load_named, under_another_roof
+from cudabench.toolchain import compiler
 from tests.ladders import needs_compiler
 
 Runner = Callable[..., Any]
@@ -130,6 +132,18 @@ def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object
     ran = cudabench("run", saxpy, *LAUNCH, *words)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert said in ran.err.replace("\n", " ")
+
+
+@needs_compiler
+def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """all leaves out what an older NVRTC does not compile for, and says so; a card that is named is an error."""
+    monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_75", "sm_80", "sm_90"))
+    found = pricing.several({"card": "all", "device": "sim"})
+    assert found is not None
+    assert {card.architecture for card in found.cards} == {"sm_75", "sm_80", "sm_90"}
+    assert "Left out, as NVRTC is older: l4, " in (found.choices[0].note or "")
+    with pytest.raises(UsageError, match="does not compile for sm_120"):
+        pricing.several({"card": "h100,rtx5090", "device": "sim"})
 
 
 # The table -----------------------------------------------------------------------------------------------------------

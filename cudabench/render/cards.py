@@ -111,8 +111,12 @@ def _heading(out: Console, cards: Sequence[Card]) -> None:
     from rich.text import Text
 
     codes = list(dict.fromkeys(card.architecture for card in cards))
-    many = f"{len(cards)} cards" if len(cards) > 1 else line(cards[0].key)
-    out.print(Text(f"{many}, by the counts of their own code ({', '.join(codes)}): nothing is timed", style="bold"))
+    many = (
+        f"{len(cards)} cards, by the counts of their"
+        if len(cards) > 1
+        else f"{line(cards[0].key)}, by the counts of its"
+    )
+    out.print(Text(f"{many} own code ({', '.join(codes)}): nothing is timed", style="bold"))
 
 
 def table(
