@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
@@ -228,14 +229,17 @@ def _money(amount: float | None) -> str:
 
 def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
     kept = list(columns)
-    for rank in (1, 2):
-        if sum(_width(column, rows) + 2 for column in kept) - 2 > out.width:
-            kept = [column for column in kept if column.expendable != rank]
+    for rank in (1, 2, 0):
+        if sum(_width(column, rows) + 2 for column in kept) - 2 <= out.width:
+            break
+        kept = [column for column in kept if not rank or column.expendable != rank]
+        if not rank:  # headings of two lines
+            kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
     out.print(_table(kept, rows, [{"wrong": "red", "failed": "red", "skipped": "dim"}.get(r.status, "") for r in rows]))
 
 
 def _width(column: Column[Row], rows: Sequence[Row]) -> int:
-    return max(map(len, (column.heading, *map(column.text, rows))))
+    return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
 
 
 def _table(columns: Sequence[Column[Row]], rows: Sequence[Row], styles: Sequence[str]) -> Table:
