@@ -29,7 +29,7 @@ MOST_DIGITS = 300  # of a whole number: with more it may be no float any longer
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a document of JSON that others wrote; half a pair of surrogates, which is no character, becomes U+FFFD.
+    """Return a document of JSON that others wrote; half a pair of surrogates, which is not a character, becomes U+FFFD.
 
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
     whole number that no figure is.

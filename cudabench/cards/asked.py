@@ -21,7 +21,7 @@ def is_several(text: str) -> bool:
 
 
 def cards(text: str) -> tuple[Card, ...]:
-    """Return the cards of --on, in its order. Raises UsageError for a list that is no list of cards, and errors as
+    """Return the cards of --on, in its order. Raises UsageError for a list that does not name cards, and errors as
     `load` does."""
     if text.lower() == ALL:
         return tuple(map(shipped, NAMES))
@@ -44,7 +44,7 @@ def cards(text: str) -> tuple[Card, ...]:
 
 
 def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
-    """Return the cards with what --price says that they cost an hour. Raises UsageError for a price that is none, and
+    """Return the cards with what --price says that they cost an hour. Raises UsageError for a price that is not a number, and
     for a card that is not among them."""
     prices = dict(_prices(found, text))
     return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)

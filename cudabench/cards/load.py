@@ -90,7 +90,7 @@ def _plain(name: str) -> str:
 
 
 def known_as(name: str) -> str | None:
-    """Return which of NAMES a word means, such as 'RTX 4090' or '4090'; None where it is no such card."""
+    """Return which of NAMES a word means, such as 'RTX 4090' or '4090'; None where it does not name one."""
     plain = _plain(name)
     return next((one for one in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if one in NAMES), None)
 

@@ -106,7 +106,7 @@ class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     name = "order"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or fail where it is no such order."""
+        """Return the text, or fail where it does not name an order."""
         if not re.fullmatch(r"reverse|random:\d+", value):
             self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
         return value

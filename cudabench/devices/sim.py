@@ -135,7 +135,7 @@ class SimDevice:
     def check_resident(self, case: Case) -> None:
         """Raise NoRoom for a launch of which no multiprocessor of this architecture holds one block.
 
-        Code without optimisation, of which ptxas says nothing, is none that a GPU would be asked to run.
+        No GPU is asked to run code without optimisation, of which ptxas says nothing.
         """
         for part in case.parts:
             compiled = self.load(part).compiled

@@ -89,7 +89,7 @@ _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re
 
 
 def _launched(ptx: str, entries: Collection[str]) -> str:
-    """Return PTX without the kernels that are none of these entries."""
+    """Return PTX without the kernels that are not among these entries."""
     heads = list(_FUNCTION.finditer(ptx)) if entries else []
     end = len(ptx)
     for head in reversed(heads):

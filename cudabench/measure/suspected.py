@@ -17,7 +17,7 @@ from cudabench.toolchain.record import Compiled
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
 CODES = {"too-large": "unsearched"}  # of warnings, where they differ
-BESIDE = ("skipped-barrier", "ended-before-barrier")  # of a barrier that is called divergent it is no news
+BESIDE = ("skipped-barrier", "ended-before-barrier")  # not said beside a barrier that is called divergent
 # Faults from which races within a block follow, which are then not reported beside them.
 EXCUSES = ("divergent-barrier", "invalid-mask")
 

@@ -174,7 +174,7 @@ def beside_a_datasheet(comparison: Comparison) -> str:
     """Return what is compared where one card is measured and the other a datasheet."""
     left = sum(row.better is None for row in comparison.rows)
     out = f" Left out: {left} of which one of them has no figure." if left else ""
-    return f"A datasheet is no measurement: of both cards what their clocks and units allow is compared.{out}"
+    return f"A datasheet is not a measurement: of both cards what their clocks and units allow is compared.{out}"
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:

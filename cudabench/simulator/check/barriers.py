@@ -2,7 +2,7 @@
 
 A barrier waits for the threads of its block that have not ended. What NVIDIA's documents ask for is more: all threads
 of the block come to the same barrier in the same turn of a loop (CUDA C++ Programming Guide, "Synchronization
-Functions"). A thread that is missing has ended or left for its end, which is no fault by itself, or it has passed by
+Functions"). A thread that is missing has ended or left for its end, which is not a fault by itself, or it has passed by
 the barrier and goes on. compute-sanitizer's synccheck calls that an error where it parts a warp, and says nothing where
 whole warps pass by and meet no other barrier.
 

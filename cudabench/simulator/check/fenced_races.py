@@ -1,7 +1,7 @@
 """Races between blocks over global memory in kernels with fences, or with accesses that have an order of their own.
 
 There every pair of accesses of two blocks to a granule is held against the chains of fences and flags (`check.chains`).
-Volatile and ordered accesses are no party of a race, nor are atomics among themselves: they are flags. So is a plain
+Volatile and ordered accesses do not race, nor do atomics among themselves: they are flags. So is a plain
 store over what an atomic has updated, which gives a lock back.
 """
 

@@ -59,7 +59,7 @@ class Trail:
         return np.zeros((3, self.granules), np.int32)
 
     def at(self, kind: str) -> Array:
-        """Return when each granule was accessed so last, as of `Chains`; negative for what is no party of a race."""
+        """Return when each granule was accessed so last, as of `Chains`; negative for what does not race."""
         if kind not in self.times:
             self.times[kind] = np.zeros(self.granules, np.int32)
         return self.times[kind]

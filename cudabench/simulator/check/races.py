@@ -226,7 +226,7 @@ class Races:
         """Return what records a race.
 
         index: of its later access in the entries of the log, of which the first has the time `start`. What the barrier
-        orders that mends it is no news from then on.
+        orders that mends it is not told from then on.
         """
         machine, chunk, entry = self.machine, self.chunk, conflict.entry
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
