@@ -44,8 +44,10 @@ def cards(text: str) -> tuple[Card, ...]:
 
 
 def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
-    """Return the cards with what --price says that they cost an hour. Raises UsageError for a price that is not a number, and
-    for a card that is not among them."""
+    """Return the cards with what --price says that they cost an hour.
+
+    Raises UsageError for a price that is not a number, and for a card that is not among them.
+    """
     prices = dict(_prices(found, text))
     return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)
 
