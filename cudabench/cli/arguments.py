@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from cudabench.cli.help import Headed
+
 MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever its own limit
 
 
@@ -48,7 +50,7 @@ class Finite(click.FloatRange):
         return number
 
 
-class SpreadCommand(click.Command):
+class SpreadCommand(Headed):
     """A command whose number options may stand as separate words.
 
     click's options take a fixed count of words. Here the numbers that follow such an option, as many as it can take,

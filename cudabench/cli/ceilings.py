@@ -7,6 +7,7 @@ import click
 from cudabench.cards import KINDS
 from cudabench.cli import options as families
 from cudabench.cli.arguments import Finite
+from cudabench.cli.help import Headed
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG, UsageError
 
 HELP = (
@@ -24,7 +25,7 @@ Exit codes: 0 measured, 1 one failed, 3 one left a wrong result, 5 no GPU to mea
 )
 
 
-@click.command("ceilings", help=HELP, short_help="Measure what a card can do at most.")
+@click.command("ceilings", cls=Headed, help=HELP, short_help="Measure what a card can do at most.")
 @click.option(
     "--only",
     multiple=True,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.text import json as json_text
 
@@ -43,7 +44,7 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return number / 100
 
 
-@click.command("compare", short_help="Compare results files; fail on a regression.")
+@click.command("compare", cls=Headed, short_help="Compare results files; fail on a regression.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="BASE.json NEW.json [MORE.json ...]")
 @click.option(
     "--fail-on-regression",

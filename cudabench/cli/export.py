@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
 from cudabench.results.export import FORMATS
 
@@ -18,7 +19,7 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
 )
 
 
-@click.command("export", help=HELP, short_help="Convert results files for other tools.")
+@click.command("export", cls=Headed, help=HELP, short_help="Convert results files for other tools.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option("--to", "target_format", type=click.Choice(list(FORMATS)), required=True, help="The format.")
 @click.option(

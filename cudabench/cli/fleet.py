@@ -11,6 +11,7 @@ import click
 from cudabench.cli.arguments import Finite
 from cudabench.cli.compare import Percentage
 from cudabench.cli.groups import LazyGroup
+from cudabench.cli.help import Headed
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_OK,
@@ -66,7 +67,7 @@ def _commands() -> dict[str, click.Command]:
 # shard ---------------------------------------------------------------------------------------------------------------
 
 
-@click.command("shard", short_help=COMMANDS["shard"], context_settings=HELP_OPTIONS)
+@click.command("shard", cls=Headed, short_help=COMMANDS["shard"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
 @click.option("--host", metavar="NAME", help="Of this machine; left out, Slurm's name of the node, or its own.")
@@ -173,7 +174,7 @@ def _ids(words: Sequence[str]) -> list[str]:
 # submit and resume ---------------------------------------------------------------------------------------------------
 
 
-@click.command("submit", short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
+@click.command("submit", cls=Headed, short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
 @click.option(
@@ -233,7 +234,7 @@ def submit(
     return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
 
 
-@click.command("resume", short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
+@click.command("resume", cls=Headed, short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing while it runs.")
 def resume(folder: Path, quiet: bool) -> int:
@@ -301,7 +302,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
 # report --------------------------------------------------------------------------------------------------------------
 
 
-@click.command("report", short_help=COMMANDS["report"], context_settings=HELP_OPTIONS)
+@click.command("report", cls=Headed, short_help=COMMANDS["report"], context_settings=HELP_OPTIONS)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR ...")
 @click.option(
     "--mads", type=Finite(0), default=5.0, show_default=True, metavar="K",

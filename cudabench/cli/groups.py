@@ -11,13 +11,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.help import Headed
 from cudabench.errors import did_you_mean
 
 FILE = "FILE.cu"
 CUDA_FILES = (".cu", ".cuh")
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Headed, click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
     `sections` are the lists of the help, by their headings. `make` returns a command by its name. `kind` says in an
@@ -68,11 +69,16 @@ class LazyGroup(click.Group):
             refuse_repeats(click.Context(command, ctx, name), rest)
         return name, command, rest
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the lists, so that help makes no command."""
+    def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
+        """Write the lists of commands, so that help makes none; short, the operations are names alone."""
+        width = max(map(len, self.summaries))
         for heading, summaries in self.sections.items():
             with formatter.section(heading):
-                formatter.write_dl([*summaries.items()])
+                if heading == "Operations" and not everything:
+                    formatter.write_text(", ".join(summaries))
+                else:
+                    formatter.write_dl([(name.ljust(width), text) for name, text in summaries.items()])
+        super().write_lists(ctx, formatter, everything)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that a word may become, and files where one may stand, making no command."""

@@ -6,9 +6,10 @@ import click
 
 from cudabench import operations
 from cudabench.cli import complete
+from cudabench.cli.help import Headed
 
 
-@click.command("list", short_help="Show the kernels of each operation.")
+@click.command("list", cls=Headed, short_help="Show the kernels of each operation.")
 @click.argument("operation", required=False, shell_complete=complete.words(operations.SUMMARIES))
 def command(operation: str | None) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError, did_you_mean
 
 SUFFIXES = ("svg", "png", "pdf")
 KINDS = ("ladder", "size", "sweep", "roofline")
 
 
-@click.command("plot", short_help="Draw results: a ladder, time over size, a sweep.")
+@click.command("plot", cls=Headed, short_help="Draw results: a ladder, time over size, a sweep.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
 
 
-@click.command("report", short_help="Write results files as one HTML page to look at.")
+@click.command("report", cls=Headed, short_help="Write results files as one HTML page to look at.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option("-o", "--output", required=True, type=click.Path(), metavar="FILE.html", help="The page.")
 def command(files: tuple[str, ...], output: str) -> int:

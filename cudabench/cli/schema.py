@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 
-@click.command("schema", short_help="Print the JSON Schema of the results file.")
+
+@click.command("schema", cls=Headed, short_help="Print the JSON Schema of the results file.")
 @click.option("--markdown", is_flag=True, help="Print the keys with types, units and meaning as a Markdown page.")
 @click.option(
     "-o",

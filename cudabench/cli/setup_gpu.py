@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from cudabench import text
+from cudabench.cli.help import Headed
 from cudabench.errors import DeviceUnusable, UsageError
 
 
-@click.command("setup-gpu", short_help="Build PyCUDA where there is a driver and no CUDA toolkit.")
+@click.command("setup-gpu", cls=Headed, short_help="Build PyCUDA where there is a driver and no CUDA toolkit.")
 @click.option("--nvcc", "with_nvcc", is_flag=True, help="nvcc's wheels too, about 600 MB; else NVRTC compiles.")
 @click.option(
     "--find-links",
