@@ -29,6 +29,7 @@ cudabench check saxpy.cu scale.cu --grid 'cdiv(n,256)' --block 256 \\
     --arg n=10007 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random'
 cudabench check --profile kernels.toml --to github
 
+\f
 Arguments are given as to 'cudabench run'; of several kernels each takes those that are called like its parameters. With
 --expect a wrong result is a fault too.
 
@@ -134,7 +135,7 @@ command = SpreadCommand(
             type=click.Choice(["table", "github"]),
             default="table",
             show_default=True,
-            help="github: annotations at the lines, too.",
+            help="github: also annotate the lines.",
         ),
         *families.output_options(),
     ],

@@ -51,39 +51,39 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     "threshold",
     type=Percentage(),
     metavar="PERCENT",
-    help="Exit 4 where a kernel is slower by more than PERCENT, as in 5%, and its interval says slower; "
-    "in the simulator, where a count grew by more than PERCENT.",
+    help="Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
+    "if a count grew by more.",
 )
-@click.option("--strict", is_flag=True, help="Exit 4 also where a verdict is unclear or a kernel is missing.")
+@click.option("--strict", is_flag=True, help="Exit 4 also if a verdict is unclear or a kernel is missing.")
 @click.option(
     "--noise",
     type=Percentage(),
     default="1.5%",
     show_default=True,
     metavar="PERCENT",
-    help="How far two runs of one unchanged kernel lie apart on this machine, besides 0.25 µs.",
+    help="Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
 )
-@click.option("--same-model", is_flag=True, help="Take two cards of the same name for the same GPU.")
-@click.option("--require-base", is_flag=True, help="Exit 1 where BASE.json does not exist, instead of a first run.")
+@click.option("--same-model", is_flag=True, help="Treat two cards of the same name as the same GPU.")
+@click.option("--require-base", is_flag=True, help="Exit 1 if BASE.json does not exist. Default: pass, as a first run.")
 @click.option(
     "--json",
     "json_path",
     type=click.Path(),
     metavar="PATH",
-    help="Write the comparison as JSON; '-' = standard output.",
+    help="Write the comparison as JSON; '-' is standard output.",
 )
 @click.option(
     "--to",
     "target",
     type=click.Choice(TARGETS),
-    help="table (the default), markdown (GitHub's), junit: a regression is a failed test, github: annotations, and the "
-    "tables into $GITHUB_STEP_SUMMARY.",
+    help="Default: table. junit: a regression is a failed test. github: annotations, and tables into "
+    "$GITHUB_STEP_SUMMARY.",
 )
 @click.option("--markdown", is_flag=True, help="The same as --to markdown.")
 @click.option(
     "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE instead."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No tables; failures are still named.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no tables; failures are still named.")
 def command(
     files: tuple[str, ...],
     threshold: float | None,

@@ -27,7 +27,7 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
     "--output",
     type=click.Path(),
     metavar="FILE",
-    help="Write to FILE, whole or not at all; left out, standard output.",
+    help="Write to FILE. Default: standard output.",
 )
 @click.option(
     "--metric",

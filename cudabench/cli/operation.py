@@ -41,7 +41,7 @@ def operation_command(name: str) -> click.Command:
         params=[
             *problem_options(operation),
             *peer_options(operation),
-            families.sizes_option("A..B*2", "Several sizes in one table: doubling, A..B+STEP, or A,B,C."),
+            families.sizes_option("A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
             *families.compiler_options(),
             *families.timing_options(),
             families.budget_option(),
@@ -66,7 +66,9 @@ def peer_options(operation: Operation) -> list[click.Parameter]:
             "peers",
             multiple=True,
             metavar="NAME",
-            help=f"A library's row, on a GPU: {', '.join(names)}; repeatable." if names else "No library has a call.",
+            help=f"GPU only: add a library's row: {', '.join(names)}; repeatable."
+            if names
+            else "No library computes this.",
             shell_complete=complete.words(names),
         )
     ]
@@ -91,17 +93,17 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "kernels",
             multiple=True,
             metavar="NAME",
-            help="Name, id or glob; repeatable; 'all' = the ladder.",
+            help="Name, id or glob; repeatable. Default: all.",
             shell_complete=complete.kernels(operation),
         ),
         option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
-        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks; left out, the problem is covered."),
+        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks. Default: enough to cover the problem."),
         option(
             "-s",
             "--size",
             type=Numbers(len(operation.dimensions)),
             metavar=sizes,
-            help=f"Problem size; left out, {default}.",
+            help=f"Problem size. Default: {default}.",
         ),
         option(
             "-t",
@@ -116,7 +118,7 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "--source",
             type=click.Path(),
             metavar="FILE.cu",
-            help="Take the kernel from this file: same parameters, same verification.",
+            help="Take the kernel from FILE.cu, which has the same parameters.",
         ),
         *(
             option(

@@ -18,7 +18,7 @@ KINDS = ("ladder", "size", "sweep", "roofline")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."
 )
-@click.option("--kind", type=click.Choice(KINDS), help="What to draw; left out, what the files show.")
+@click.option("--kind", type=click.Choice(KINDS), help="What to draw. Default: what suits the files.")
 def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     """Draw results files in black and white.
 

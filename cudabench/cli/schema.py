@@ -17,7 +17,7 @@ from cudabench.cli.help import Headed
     "--output",
     type=click.Path(),
     metavar="FILE",
-    help="Write to FILE, whole or not at all; left out, standard output.",
+    help="Write to FILE. Default: standard output.",
 )
 def command(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""
