@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from cudabench import __version__, operations, text
+from cudabench.cli import habits
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError, UsageError
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
-    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    words = habits.meant(sys.argv[1:] if arguments is None else arguments)
 
     def say(message: str, code: int) -> int:
         return _say(shortened(message, words), code)
@@ -122,7 +123,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        return say(" ".join(error.format_message().split()), error.exit_code)
+        told = habits.answer(words, error) or _refused(error)
+        return say(" ".join(told.split()), error.exit_code)
     except Terminated:
         return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
@@ -147,6 +149,14 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def _refused(error: click.ClickException) -> str:
+    """Return what click says, and for an unknown option where all are listed."""
+    told = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx:
+        return f"{told} '{error.ctx.command_path} --help-all' shows all options."
+    return told
 
 
 def _check_completion() -> None:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from cudabench.cli import complete
 from cudabench.cli import options as families
-from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench.cli.arguments import Expressions, SpreadCommand
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,19 +45,6 @@ ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
     "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "limits",
 )  # fmt: skip
-
-
-class Expressions(Numbers):
-    """One to three expressions; whole numbers may stand as separate words, as in --block 32 8."""
-
-    name = "expressions"
-
-    def __init__(self) -> None:
-        super().__init__(3)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text as it is: what it means depends on the arguments."""
-        return value
 
 
 def problem_options() -> list[click.Parameter]:

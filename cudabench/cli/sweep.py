@@ -95,7 +95,7 @@ def _shared_options() -> list[click.Parameter]:
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
     from cudabench.cli import complete
-    from cudabench.cli.arguments import SpreadCommand
+    from cudabench.cli.arguments import Ranges, SpreadCommand
     from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
@@ -103,11 +103,11 @@ def operation_command(name: str) -> click.Command:
     return SpreadCommand(
         name,
         params=[
+            click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=complete.kernels(operation)),
             families.option(
                 "-k",
                 "--kernel",
                 "kernel",
-                required=True,
                 metavar="NAME",
                 help="The kernel: name or id.",
                 shell_complete=complete.kernels(operation),
@@ -116,7 +116,7 @@ def operation_command(name: str) -> click.Command:
                 "-b",
                 "--block",
                 "axes",
-                nargs=dims,
+                type=Ranges(dims),
                 metavar=" ".join(("XS", "YS", "ZS")[:dims]),
                 help="Threads per block, a range each: 32, 8:64, 8:64:8.",
             ),
@@ -206,16 +206,23 @@ class _Asked:
     space: Space | None = None
 
 
-def _sweep_operation(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
+def _sweep_operation(
+    name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
+) -> int:
     """Sweep a rung of a ladder and return the exit code."""
     from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
     from cudabench.plan.space import Axis, values_of, zipped
 
     operation = operations.get(name)
+    if word and kernel:
+        raise UsageError(f"Two kernels are named, '{word}' and --kernel {kernel}: keep one.")
+    if not (kernel := word or kernel):
+        best = operation.kernels[-1].name
+        raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
+    ranges = [sweep.axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
     varied = [axis for axis in defined if len(axis.values) > 1]
     candidates = sweep.blocks(operation.block_dimensions, ranges)
