@@ -16,20 +16,21 @@ MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever it
 
 
 BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # numbers of one word
-POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^)(\d{1,2})", re.ASCII)
+POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 UNCLEAR = {"k": 1, "m": 2, "g": 3}  # of 1024, or of 1000
 
 
 def whole(word: str) -> int | None:
-    """Return the whole number that a word is: 1048576, 1_048_576, 1<<20, 2**20, 2^20, 1Mi. None for any other word."""
+    """Return the whole number that a word is: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi. None for any other word."""
     plain = word.replace("_", "") if re.fullmatch(r"\d{1,3}(_\d{3})+", word, re.ASCII) else word
     if re.fullmatch(r"[+-]?\d+", plain, re.ASCII):
         return int(plain) if len(plain) <= MAX_DIGITS else None
     number = None
     if power := POWER.fullmatch(word):
         base, exponent = int(power[1]), int(power[3])
-        number = base << exponent if power[2] == "<<" else base**exponent
+        shifted = {"<<": 2, "e": 10}.get(power[2])
+        number = base * shifted**exponent if shifted else base**exponent
     elif plain[-2:] in BINARY and plain[:-2].isdecimal() and plain.isascii() and len(plain) <= MAX_DIGITS:
         number = int(plain[:-2]) * BINARY[plain[-2:]]
     return number if number is None or number < 10**MAX_DIGITS else None

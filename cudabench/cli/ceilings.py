@@ -31,7 +31,13 @@ skipped.
 )
 @click.option("--energy", is_flag=True, help="Also measure energy per byte and per operation, if NVML reports it.")
 @click.option(
-    "-d", "--device", default="auto", show_default=True, metavar="DEVICE", help="cuda, cuda:N, sim, sim:sm_90."
+    "-d",
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="DEVICE",
+    callback=families.device_name,
+    help="cuda, cuda:N, sim, sim:sm_90.",
 )
 @click.option(
     "--timeout", type=Finite(0, min_open=True), metavar="S", help="A measurement fails after S seconds. Default: 60."

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench import operations
 from cudabench.cli import options as families
 from cudabench.cli import run
 from cudabench.cli.arguments import SpreadCommand
@@ -94,6 +96,10 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
         raise UsageError(
             "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
             "FILE.toml; 'cudabench check --help' shows a whole line."
+        )
+    if named := [file for file in files if file in operations.SUMMARIES and not Path(file).exists()]:
+        raise UsageError(
+            f"check takes .cu files; write cudabench {named[0]} --device sim, which shows the hazards of an operation."
         )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench import operations
 from cudabench.cli.help import Headed
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.text import json as json_text
@@ -117,6 +118,19 @@ def command(
     from cudabench.results import ceilings, compare
     from cudabench.results import file as results
 
+    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
+        raise UsageError(
+            "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
+            "ab OLD.cu NEW.cu (time)."
+        )
+    if files and files[0] in operations.SUMMARIES:
+        kernels = "".join(f" -k {name}" for name in files[1:]) or " -k smem -k smem-pad"
+        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
+    if len(files) == 1:
+        raise UsageError(
+            f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
+            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
+        )
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
     files = tuple(results_file(name) for name in files)

@@ -62,7 +62,8 @@ class LazyGroup(Headed, click.Group):
             known = [name for name in self.summaries if name != FILE]
             raise click.UsageError(
                 f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' shows what "
-                "there is."
+                "there is.",
+                ctx,
             )
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:

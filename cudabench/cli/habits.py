@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ COMMANDS = {
     "run": "bench benchmark measure time launch nvcc",
     "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
     "check": "test memcheck racecheck initcheck synccheck sanitize sanitizer compute-sanitizer lint verify validate",
-    "list": "ls show kernels operations collect-only",
+    "list": "ls l show kernels operations collect-only",
     "sweep": "tune autotune optimize axis parameter-list parameter-scan",
     "info": "devices gpus gpu env doctor status nvidia-smi deviceQuery",
     "ceilings": "peak peaks roofline bandwidthTest",
@@ -87,7 +88,7 @@ HABITS = (
     Habit("-std", "--std {}"),
     Habit("-use_fast_math --use_fast_math --fast-math", why="call __expf and the like where they are meant"),
     Habit("-maxrregcount --maxrregcount", why="__launch_bounds__ in the source does it", valued=True),
-    Habit("-Xptxas --ptxas-options -Xcompiler --compiler-options -x -ccbin", valued=True,
+    Habit("-Xptxas --ptxas-options -Xcompiler --compiler-options -ccbin", valued=True,
           why="'diff' shows registers and spills"),
     Habit("-rdc --relocatable-device-code --expt-relaxed-constexpr --extended-lambda --expt-extended-lambda -lcublas",
           why="a .cu file is compiled by itself"),
@@ -95,7 +96,8 @@ HABITS = (
     Habit("-x --exitfirst --maxfail -s --capture --tb --lf --ff --durations --color", why="every kernel is tried"),
     Habit("-m", valued=True, why="--kernel takes a name or a glob"),
     # other spellings
-    Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}"),
+    Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}",
+          why="kernels are simulated at the same time anyhow"),
     Habit("--threads --block-size --blocksize --block-dim --blockdim --threads-per-block --tpb", "--block {}"),
     Habit("--blocks --grid-size --gridsize --grid-dim --griddim --num-blocks", "--grid {}"),
     Habit("--args --param -a --argument", "--arg {}"),
@@ -145,6 +147,8 @@ def meant(words: Sequence[str]) -> list[str]:
 
     if words and words[0] not in group.summaries and words[0].lower() in group.summaries:
         words[0] = words[0].lower()
+    if words[:1] == ["run"] and words[1:2] and words[1] in operations.SUMMARIES and not Path(words[1]).exists():
+        return words[1:]
     return words
 
 
@@ -155,8 +159,10 @@ def answer(words: Sequence[str], error: click.ClickException) -> str | None:
     with suppress(CudabenchError, OSError, click.exceptions.Exit, click.Abort):
         for _ in range(STEPS):
             mended = _mended(line, fault)
-            if mended is None or isinstance(mended, str):
+            if isinstance(mended, str):
                 return mended
+            if mended is None:
+                return f"{'; '.join(line.reasons)}; {fault.format_message()}" if fault and line.reasons else None
             line = mended
             try:
                 context = parsed(line.words)
@@ -164,7 +170,7 @@ def answer(words: Sequence[str], error: click.ClickException) -> str | None:
                 fault = found
                 continue
             missing = _missing_arguments(context)
-            return f"{'; '.join(line.reasons)}; {missing or f'write: {line.text}'}"
+            return f"{'; '.join(line.reasons)}; {missing + line.then if missing else f'write: {line.text}'}"
     return None
 
 
@@ -189,7 +195,9 @@ def _missing_arguments(context: click.Context) -> str:
 
     given = context.params
     files = given.get("files") or (given.get("file"),)
-    if "arguments" not in given or "old" in given or not files[0] or given["profile"] or "parameters" in given:
+    if context.command.name not in ("run", "check", FILE) or "profile" not in given or given["profile"]:
+        return ""
+    if not files[0] or files[0] == FILE:
         return ""
     verb = context.command_path.split()[1]
     try:
@@ -197,8 +205,23 @@ def _missing_arguments(context: click.Context) -> str:
         with reading(request.file, {"quiet": True}, 1):
             plan.series([request], verb)
     except CudabenchError as error:
-        return str(error).rstrip(".")
+        told = str(error).rstrip(".")
+        return f"{told} {shlex.join(_beside(context))}".rstrip() if "write: cudabench" in told else told
     return ""
+
+
+def _beside(context: click.Context) -> Iterator[str]:
+    """Yield the options of a line that are not of the problem, which no suggested line has."""
+    from cudabench.cli.run import problem_options
+
+    problem = {param.name for param in problem_options()} | {"files", "defines", "seed"}
+    for param in context.command.params:
+        value = context.params.get(str(param.name))
+        source = context.get_parameter_source(str(param.name))
+        if param.name in problem or source != click.core.ParameterSource.COMMANDLINE:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            yield from (param.opts[-1],) if isinstance(one, bool) else (param.opts[-1], str(one))
 
 
 # One step ------------------------------------------------------------------------------------------------------------
@@ -215,7 +238,7 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
         return None if at is None or context is None else _option(line, context, depth + at)
     if isinstance(fault, click.exceptions.MissingParameter):
         example = EXAMPLES.get(path[0], "") if path else ""
-        needed = example.partition(" -")[2]
+        needed = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
         if needed and rest:
             return line.with_([*line.words, *f"-{needed}".split()], f"{path[0]} needs '-{needed.split()[0]}'")
         return None
@@ -245,28 +268,38 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     given = value if equals else follows
     rest = words[at + 1 + (follows is not None) :]
     path = context.command_path.split()[1:]
-    if isinstance(context.command, click.Group) and (later := _later_command(words, context.command)) is not None:
-        return line.with_([words[later], *words[:later], *words[later + 1 :]], f"'{words[later]}' stands first")
-    if "--arg" in own and given is not None and name.lstrip("-") in _parameters(words):
-        typed = f"{name.lstrip('-')}={given}"
+    bare = name.lstrip("-")
+    command = _command_for(bare)
+    if isinstance(context.command, click.Group):
+        later = _later_command(words, context.command)
+        if later is not None:
+            return line.with_([words[later], *words[:later], *words[later + 1 :]], f"'{words[later]}' stands first")
+        return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
+    if "--arg" in own and given is not None and "=" not in given and bare in _parameters(words):
+        typed = f"{bare}={given}"
         return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
+    if bare in _choices(context.command, "--to"):
+        return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
     if name in OUTPUTS and "--json" in own:
         return _output(line, at, name, given, follows is not None)
     habit = next((one for one in HABITS if name in one.options.split() or words[at] in one.options.split()), None)
-    command = _command_for(name.lstrip("-"))
-    if habit is None and command and path != [command]:
-        return line.with_([command, *words[len(path) if path[:1] == [command] else 0 : at], *words[at + 1 :]],
-                          f"'{name}' is the command '{command}'")  # fmt: skip
+    if habit is None and command and path[:1] != [command]:
+        # Lists of values, as other tools take behind such an option, are those of macros here.
+        kept = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
+        return line.with_([command, *words[:at], *kept], f"'{name}' is the command '{command}'")
+    if habit is None and "--kernel" in own and path[-1] in _operations_with(bare):
+        return line.with_([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
     if habit is None:
         return None
     takes = habit.valued or "{}" in habit.instead
     kept = rest if takes else words[at + 1 :]
     target = habit.instead.split()[0] if habit.instead else ""
-    if not target or target not in own or ("{}" in habit.instead and given is None):
-        why = habit.why or f"{context.command_path.split()[-1]} has no {target}"
+    number = target in ("--size", "--block", "--grid") and not (given or "")[:1].isdigit()
+    if not target or target not in own or ("{}" in habit.instead and given is None) or number:
+        why = habit.why if not target or (target in own and number) else f"{path[-1]} takes no {target}"
         return line.with_([*words[:at], *kept], f"'{name}' is left out: {why}")
     new = [word.replace("{}", _value(target, given or "")) for word in habit.instead.split()]
-    return line.with_([*words[:at], *new, *kept], f"'{name}' is {target} here")
+    return line.with_([*words[:at], *new, *kept], f"'{name}' is {shlex.join(new)} here")
 
 
 def _value(option: str, value: str) -> str:
@@ -315,7 +348,11 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
             return line.with_(others, f"an operation is measured and verified without '{word}'")
         words = [command, *(others or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
-    lines = [line.with_([*front, name, *rest], "") for name in _operations_with(word)]
+    kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
+    if front == ("ab",):
+        rest = [*(part for one in kernels for part in ("-k", one)), *rest[len(kernels) :]]
+    names = [name for name in _operations_with(word) if all(name in _operations_with(one) for one in kernels[1:])]
+    lines = [line.with_([*front, name, *rest], "") for name in names]
     if len(lines) == 1:
         name = lines[0].words[len(front)]
         return line.with_(lines[0].words, f"'{word}' is a kernel of {name}")
@@ -345,6 +382,12 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
             why = "a number has a name, as in --block 256 or --arg n=1000"
             return line.with_([*before, *after], f"'{word}' says nothing by itself: {why}")
     return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} takes no such word")
+
+
+def _choices(command: click.Command, option: str) -> Sequence[str]:
+    """Return the words that an option of a command may have, nothing where it has no such option."""
+    kind = next((param.type for param in command.params if option in param.opts), None)
+    return kind.choices if isinstance(kind, click.Choice) else ()
 
 
 # What the words mean -------------------------------------------------------------------------------------------------

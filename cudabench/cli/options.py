@@ -46,6 +46,7 @@ def compiler_options() -> list[click.Parameter]:
             default="auto",
             show_default=True,
             metavar="DEVICE",
+            callback=device_name,
             help="auto, all (GPUs), cuda, cuda:N, sim, sim:sm_90.",
             shell_complete=complete.devices,
         ),
@@ -56,6 +57,11 @@ def compiler_options() -> list[click.Parameter]:
             help=f"A kernel fails after S seconds. Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}.",
         ),
     ]
+
+
+def device_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a device as the tool calls it: a number alone is a GPU's, an architecture alone the simulator's."""
+    return f"cuda:{value}" if value.isdecimal() and value.isascii() else re.sub(r"^(?=sm_\d)", "sim:", value)
 
 
 def timing_options() -> list[click.Parameter]:

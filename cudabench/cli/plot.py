@@ -56,6 +56,10 @@ def picture_format(target: Path, option: str) -> str:
     if not suffix and not outputs.is_file(target):
         suffix = "png"
     if suffix not in SUFFIXES:
+        if suffix in ("html", "htm"):
+            raise UsageError(
+                f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}."
+            )
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
     outputs.check_target(target, option)

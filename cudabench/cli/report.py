@@ -24,8 +24,7 @@ def command(files: tuple[str, ...], output: str) -> int:
     the JSON file. Two files stand side by side, before and after. --report FILE.html of the commands that measure or
     simulate writes the same page and records the pictures besides.
     """
-    from cudabench import outputs
-    from cudabench.cli.output import write_page
+    from cudabench.cli.output import check_page, write_page
     from cudabench.results import file as results
 
     if not files:
@@ -33,7 +32,7 @@ def command(files: tuple[str, ...], output: str) -> int:
     if output == "-":
         raise UsageError("--output - names no file: write -o report.html.")
     target = Path(output)
-    outputs.check_target(target, "--output")
+    check_page(target, "--output")
     found = [(name, each) for name in files for each in results.load_all(name)]
     names = [name for name, _ in found]
     write_page([each for _, each in found], names, target)
