@@ -21,11 +21,14 @@ SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
 
 
 def test_help_names_every_operation(cudabench: Runner) -> None:
-    """The first help shows all operations and commands, each with a line."""
+    """The first help names all operations and has a line for each command; all help has one for each operation."""
     ran = cudabench("--help")
     assert ran.code == 0
-    for name in [*operations.SUMMARIES, "list", "info", "explain"]:
-        assert f"  {name} " in ran.out
+    assert all(name in ran.out for name in operations.SUMMARIES)
+    whole = cudabench("--help-all").out
+    for name in [*operations.SUMMARIES, *cli.COMMANDS]:
+        assert f"  {name} " in whole
+        assert name in operations.SUMMARIES or f"  {name} " in ran.out
 
 
 @pytest.mark.parametrize("name", operations.SUMMARIES)
@@ -473,5 +476,5 @@ def test_every_command_has_a_module() -> None:
     for name in [*operations.SUMMARIES, *cli.COMMANDS]:
         assert cli.make_command(name).name == name
     modules = {path.stem for path in Path(str(cli.__file__)).parent.glob("*.py")}
-    beside = ("arguments", "cards", "complete", "groups", "operation", "options", "output", "process", "reading")
+    beside = ("arguments", "cards", "complete", "groups", "habits", "help", "operation", "options", "output", "process", "reading")
     assert modules - {"__init__", *beside} == {name.replace("-", "_") for name in cli.COMMANDS}

@@ -22,7 +22,7 @@ UNCLEAR = {"k": 1, "m": 2, "g": 3}  # of 1024, or of 1000
 
 
 def whole(word: str) -> int | None:
-    """Return the whole number that a word is: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi. None for any other word."""
+    """Return the whole number that a word is: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi; None for others."""
     plain = word.replace("_", "") if re.fullmatch(r"\d{1,3}(_\d{3})+", word, re.ASCII) else word
     if re.fullmatch(r"[+-]?\d+", plain, re.ASCII):
         return int(plain) if len(plain) <= MAX_DIGITS else None

@@ -82,7 +82,7 @@ HABITS = (
     Habit("--launch-count --launch-skip -c", why="every launch is counted", valued=True),
     Habit("--details --verbose -v -vv --debug --trace", why="'explain' shows more"),
     # nvcc
-    Habit("-O0 -O1 -O2 -O3 -O -G -g -lineinfo --generate-line-info --device-debug -w -c --ptx -ptx -cubin -dc -keep",
+    Habit("-O0 -O1 -O2 -O3 -O -G -lineinfo --generate-line-info --device-debug -w -c --ptx -ptx -cubin -dc -keep",
           why="code is optimised, and its lines are known"),
     Habit("-arch --gpu-architecture -gencode --generate-code --arch", "--device sim:{}"),
     Habit("-std", "--std {}"),
@@ -93,7 +93,7 @@ HABITS = (
     Habit("-rdc --relocatable-device-code --expt-relaxed-constexpr --extended-lambda --expt-extended-lambda -lcublas",
           why="a .cu file is compiled by itself"),
     # pytest
-    Habit("-x --exitfirst --maxfail -s --capture --tb --lf --ff --durations --color", why="every kernel is tried"),
+    Habit("-x --exitfirst --maxfail --capture --tb --lf --ff --durations --color", why="every kernel is tried"),
     Habit("-m", valued=True, why="--kernel takes a name or a glob"),
     # other spellings
     Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}",
@@ -110,6 +110,9 @@ HABITS = (
     Habit("--export-json", "--json {}"),
     Habit("--html", "--report report.html"),
 )  # fmt: skip
+
+# Options of several letters behind one dash.
+LETTERS = {one for habit in HABITS for one in habit.options.split() if re.match(r"-\w\w", one)}
 
 # What -o FILE means to a command that writes results, by the file's ending; others become a second command.
 DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
@@ -233,6 +236,10 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
     path = context.command_path.split()[1:] if context else []
     depth = len([word for word in path if word != FILE])
     front, rest = line.words[:depth], line.words[depth:]
+    # click reads the letters behind one dash one by one: -gencode is -g encode.
+    at = next((at for at, word in enumerate(rest) if LETTERS & {word, word.partition("=")[0]}), None)
+    if at is not None and context and not isinstance(context.command, click.Group):
+        return _option(line, context, depth + at)
     if isinstance(fault, click.exceptions.NoSuchOption):
         at = _place(rest, fault.option_name)
         return None if at is None or context is None else _option(line, context, depth + at)

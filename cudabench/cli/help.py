@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 
 import click
@@ -14,7 +15,7 @@ HEADINGS = {
     "Problem": "kernels kernel size sizes dtype arguments expect constants source peers fuzz where seed matrix image "
     "radius channels index save bytes flops rtol atol profile parameters zips words",
     "Launch": "block axes grid device shared cluster steps",
-    "Compiler": "defines include std old_words new_words architectures",
+    "Compiler": "defines include std old_words new_words arch",
     "Timing": "cache min_time max_time min_samples timeout budget limits no_cpu cpu_threads min_bandwidth "
     "min_copy_fraction resume strategy evaluations always",
     "Simulator": "card price prices jobs schedule threads banks warp",
@@ -24,9 +25,10 @@ HEADINGS = {
 }
 # What --help shows of a command that has more than a screen of options.
 COMMON = (
-    "kernels kernel size sizes dtype arguments expect bytes fuzz parameters block axes grid device defines old_words "
+    "kernels kernel size dtype arguments expect parameters block axes grid device defines old_words "
     "new_words min_time card threads banks json_path report_path target fail_on threshold"
 )
+RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # what click adds: a value out of it is refused anyhow
 OTHER = "Options"  # the heading of a command that has no problem
 
 
@@ -84,7 +86,7 @@ class Headed(click.Command):
         for title, records in rows.items():
             if records:
                 with formatter.section(title):
-                    formatter.write_dl([(names.ljust(min(width, 28)), text) for names, text in records])
+                    formatter.write_dl([(names.ljust(min(width, 28)), RANGE.sub("", text)) for names, text in records])
 
     def sections_of(self) -> Mapping[str, list[click.Option]]:
         """Return the options by their headings, in the order of the headings."""

@@ -47,7 +47,7 @@ def compiler_options() -> list[click.Parameter]:
             show_default=True,
             metavar="DEVICE",
             callback=device_name,
-            help="auto, all (GPUs), cuda, cuda:N, sim, sim:sm_90.",
+            help="auto, all, cuda, cuda:N, sim, sim:sm_90.",
             shell_complete=complete.devices,
         ),
         option(
@@ -164,7 +164,7 @@ def output_options() -> list[click.Parameter]:
             "json_path",
             type=click.Path(),
             metavar="PATH",
-            help="Write the results file; '-' is standard output.",
+            help="Write the results; '-' is standard output.",
         ),
         option(
             "--report",
@@ -188,8 +188,7 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         "--on",
         "card",
         metavar="CARD",
-        help=f"Simulator only: the least time on {', '.join(cards.NAMES)}, or on the card of a FILE.json of "
-        "'cudabench ceilings'.",
+        help="Simulator only: the least time on a card, such as h100, or FILE.json of 'cudabench ceilings'.",
         shell_complete=complete.words(cards.NAMES),
     )
     limits = option(

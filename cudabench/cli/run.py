@@ -54,14 +54,14 @@ def problem_options() -> list[click.Parameter]:
         click.Argument(["file"], type=click.Path(), required=False, metavar="FILE.cu"),
         option(
             "-k", "--kernel", "kernels", multiple=True, metavar="NAME",
-            help="Name, 'f<float,32>', a glob or all; repeatable.",
+            help="Name, 'f<float>', glob or all; repeatable.",
             shell_complete=complete.kernels_of_file,
         ),
         option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks, such as 'cdiv(n,256)'."),
         option("-b", "--block", type=Expressions(), metavar="X[,Y[,Z]]", help="Threads per block."),
         option(
             "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
-            help="n=4096, 'x=float32[n]:random', x=@x.npy; one a parameter.",
+            help="n=4096, 'x=float32[n]:random', x=@x.npy.",
         ),
         option(
             "--step", "steps", multiple=True, metavar="LAUNCH",
@@ -69,7 +69,7 @@ def problem_options() -> list[click.Parameter]:
             "swap(x, y)'.",
         ),
         option(
-            "--expect", multiple=True, metavar="NAME=EXPR", help="The right result: 'y=a*x+y0', y=@y.npy; repeatable."
+            "--expect", multiple=True, metavar="NAME=EXPR", help="The result: 'y=a*x+y0', y=@y.npy; repeatable."
         ),
         option(
             "--const", "constants", multiple=True, metavar="NAME=VALUE",
