@@ -1203,7 +1203,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
         ("taps=float64[4]:ones", "give float32[...], not float64"),
         ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
         ("offset=1.5", "int32 holds whole numbers"),
-        ("offset", "no NAME=VALUE"),
+        ("offset", "not NAME=VALUE"),
         ("taps=float32[4]:empty", "a constant that starts empty is poison"),
     ],
 )

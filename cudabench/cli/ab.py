@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
 
-HELP = """Measure two kernels on the same memory, their samples interleaved at random in one run: the ratio of their
-times with its interval, and a verdict.
+HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 
 \b
   cudabench ab HEAD~1:k.cu k.cu -k f ARGUMENTS             two revisions, each with its headers
@@ -37,7 +36,7 @@ times with its interval, and a verdict.
   cudabench ab k.cu -k f --a '-D TILE=8' --b '-D TILE=16' ARGUMENTS
   cudabench ab transpose -k smem -k smem-pad               two of a ladder
 
-ARGUMENTS are those of 'cudabench run', for both sides. It needs a GPU.
+ARGUMENTS are those of 'cudabench run', for both. It needs a GPU.
 
 \f
 --a and --b hold in quotes what only the old or only the new side gets: -k, -D, --grid, --block, --shared, --cluster,
@@ -85,8 +84,8 @@ def _common() -> list[click.Parameter]:
     """Return the options that both forms share, behind those of the problem."""
     option = families.option
     return [
-        option("--a", "old_words", metavar="OPTIONS", help="Options of the old side only, such as '-D TILE=8'."),
-        option("--b", "new_words", metavar="OPTIONS", help="Options of the new side only."),
+        option("--a", "old_words", metavar="OPTIONS", help="Options of the old side, such as '-D TILE=8'."),
+        option("--b", "new_words", metavar="OPTIONS", help="Options of the new side."),
         *families.compiler_options(),
         *families.only(families.timing_options(), "cache", "min_time", "max_time", "min_samples"),
         *families.only(families.baseline_options(), "seed"),

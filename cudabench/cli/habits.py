@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from cudabench.cli.groups import CUDA_FILES, FILE
 from cudabench.errors import CudabenchError
 
 STEPS = 12  # mistakes of one line
+CLOSE = 0.8  # likeness to a command from which a word is that command, mistyped
 HELP = {"-h", "--help", "--help-all"}
 
 # Words that other tools have in a command's place, and the command that does this here.
@@ -355,6 +357,8 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
             return line.with_(others, f"an operation is measured and verified without '{word}'")
         words = [command, *(others or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
+    if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
+        return None  # a slip, for which no kernel has to be looked up
     kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for one in kernels for part in ("-k", one)), *rest[len(kernels) :]]

@@ -158,12 +158,12 @@ def deliver(run: Run, output: Output) -> None:
 def check_page(target: Path, option: str) -> None:
     """Raise UsageError, before anything runs, for a page whose name says that it is something else; CudabenchError
     where it cannot be written."""
+    check_target(target, option)
     if target.suffix.lower() not in ("", ".html", ".htm") and is_file(target):
         raise UsageError(
             f"{option} {target}: the page is HTML, and a browser prints it; write {option} "
             f"{target.with_suffix('.html')}."
         )
-    check_target(target, option)
 
 
 def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
