@@ -112,7 +112,7 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
-    from cudabench.cards.load import results_file
+    from cudabench.cards.load import NAMES, results_file
     from cudabench.cli import cards
     from cudabench.cli.output import Output
     from cudabench.results import ceilings, compare
@@ -126,6 +126,9 @@ def command(
     if files and files[0] in operations.SUMMARIES:
         kernels = "".join(f" -k {name}" for name in files[1:]) or " -k smem -k smem-pad"
         raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
+    if len(files) == 1 and files[0] in NAMES:
+        other = next(name for name in NAMES if name != files[0])
+        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
     if len(files) == 1:
         raise UsageError(
             f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "

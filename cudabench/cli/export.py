@@ -50,6 +50,8 @@ def command(
 
     if target_format is None:
         ending = Path(output or "").suffix.lower()
+        if ending in (".html", ".htm") and files:
+            raise UsageError(f"export writes no page: write cudabench report {files[0]} -o {output}.")
         if ending not in ENDINGS:
             first = files[0] if files else "RESULTS.json"
             raise UsageError(

@@ -152,6 +152,8 @@ def meant(words: Sequence[str]) -> list[str]:
 
     if words and words[0] not in group.summaries and words[0].lower() in group.summaries:
         words[0] = words[0].lower()
+    if words and words[0].lower().endswith(CUDA_FILES) and HELP & {*words}:
+        return ["run", *words]
     if words[:1] == ["run"] and words[1:2] and words[1] in operations.SUMMARIES and not Path(words[1]).exists():
         return words[1:]
     return words
@@ -247,10 +249,14 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
         return None if at is None or context is None else _option(line, context, depth + at)
     if isinstance(fault, click.exceptions.MissingParameter):
         example = EXAMPLES.get(path[0], "") if path else ""
+        if example and not rest:
+            return line.with_([path[0], *example.split()], f"{path[0]} needs a file and more")
         needed = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
         if needed and rest:
             return line.with_([*line.words, *f"-{needed}".split()], f"{path[0]} needs '-{needed.split()[0]}'")
         return None
+    if isinstance(fault, click.BadParameter) and path == ["export"] and {"html", "htm"} & {*rest}:
+        return line.with_(["report", rest[0], "-o", f"{Path(rest[0]).stem}.html"], "a page is written by 'report'")
     text = fault.message if fault else ""
     if extra := re.match(r"Got unexpected extra arguments? \((.*)\)$", text, re.DOTALL):
         at = next((i for i in reversed(range(len(rest))) if extra[1].startswith(rest[i] + " ")), None)
@@ -272,6 +278,8 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     """Return the line without an option that the command lacks, or with what stands for it."""
     words = line.words
     name, equals, value = words[at].partition("=")
+    if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
+        name, equals, value = glued[1], "=", glued[2]
     own = {spelling for param in context.command.params for spelling in param.opts}
     follows = words[at + 1] if not equals and at + 1 < len(words) and not words[at + 1].startswith("-") else None
     given = value if equals else follows
@@ -280,16 +288,18 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     bare = name.lstrip("-")
     command = _command_for(bare)
     if isinstance(context.command, click.Group):
-        later = _later_command(words, context.command)
+        first = len(path)
+        later = _later_command(words, context.command, first)
         if later is not None:
-            return line.with_([words[later], *words[:later], *words[later + 1 :]], f"'{words[later]}' stands first")
+            turned = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
+            return line.with_(turned, f"'{words[later]}' stands before the options")
         return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
     if "--arg" in own and given is not None and "=" not in given and bare in _parameters(words):
         typed = f"{bare}={given}"
         return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
     if bare in _choices(context.command, "--to"):
         return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
-    if name in OUTPUTS and "--json" in own:
+    if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in own:
         return _output(line, at, name, given, follows is not None)
     habit = next((one for one in HABITS if name in one.options.split() or words[at] in one.options.split()), None)
     if habit is None and command and path[:1] != [command]:
@@ -336,10 +346,10 @@ def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -
     return line.with_([*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}")
 
 
-def _later_command(words: Sequence[str], group: click.Command) -> int | None:
-    """Return where a command's name stands behind options that came before it."""
+def _later_command(words: Sequence[str], group: click.Command, first: int) -> int | None:
+    """Return where a command's name stands behind options, which begin at `first`."""
     names = set(getattr(group, "summaries", ())) - {FILE}
-    return next((at for at, word in enumerate(words) if at and word in names), None)
+    return next((at for at, word in enumerate(words) if at > first and word in names), None)
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
@@ -351,6 +361,8 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         return line.with_(["report", word, "-o", f"{Path(word).stem}.html"], f"'{word}' is a file of results")
     if not front and word.isdecimal() and word.isascii():
         return line.with_(["transpose", *rest], f"'{word}' is the id of a kernel, and needs its operation")
+    if not front and Path(f"{word}.cu").is_file():
+        return line.with_(["run", f"{word}.cu", *others], f"'{word}.cu' is a file, which 'cudabench run' takes")
     command = _command_for(word)
     if command and not front:
         if command in ("run", "check") and others and others[0] in operations.SUMMARIES:
