@@ -59,7 +59,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
   cudabench list transpose           the kernels of an operation, each with its idea
   cudabench transpose                run them all, verified, in one table
   cudabench explain transpose smem   why a kernel is fast or slow, line by line
-  cudabench run --help               a kernel of your own
+  cudabench run FILE.cu              a kernel of your own: what it needs
 
 'cudabench --help' shows all operations and commands."""
 
