@@ -112,30 +112,13 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
-    from cudabench.cards.load import NAMES, results_file
+    from cudabench.cards.load import results_file
     from cudabench.cli import cards
     from cudabench.cli.output import Output
     from cudabench.results import ceilings, compare
     from cudabench.results import file as results
 
-    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
-        raise UsageError(
-            "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
-            "ab OLD.cu NEW.cu (time)."
-        )
-    if files and files[0] in operations.SUMMARIES:
-        kernels = "".join(f" -k {name}" for name in files[1:]) or " -k smem -k smem-pad"
-        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
-    if len(files) == 1 and files[0] in NAMES:
-        other = next(name for name in NAMES if name != files[0])
-        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
-    if len(files) == 1:
-        raise UsageError(
-            f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
-            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
-        )
-    if len(files) < 2:
-        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+    _check_files(files)
     files = tuple(results_file(name) for name in files)
     target = _target(target, markdown)
     output = Output.of(json_path, quiet)
@@ -167,6 +150,30 @@ def command(
     _show(_Shown(files, made, found, noise, first), target, file, output)
     _failures(found, made, threshold)
     return compare.exit_code(found)
+
+
+def _check_files(files: tuple[str, ...]) -> None:
+    """Raise UsageError, with the line to type, where the words are not two results files or cards."""
+    from cudabench.cards.load import NAMES
+
+    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
+        raise UsageError(
+            "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
+            "ab OLD.cu NEW.cu (time)."
+        )
+    if files and files[0] in operations.SUMMARIES:
+        kernels = "".join(f" -k {name}" for name in files[1:]) or " -k smem -k smem-pad"
+        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
+    if len(files) == 1 and files[0] in NAMES:
+        other = next(name for name in NAMES if name != files[0])
+        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
+    if len(files) == 1:
+        raise UsageError(
+            f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
+            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
+        )
+    if len(files) < 2:
+        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
 
 
 def _target(target: str | None, markdown: bool) -> str:
