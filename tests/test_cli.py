@@ -477,6 +477,7 @@ def test_every_command_has_a_module() -> None:
         assert cli.make_command(name).name == name
     modules = {path.stem for path in Path(str(cli.__file__)).parent.glob("*.py")}
     beside = (
-        "arguments", "cards", "complete", "groups", "habits", "help", "operation", "options", "output", "process", "reading",
+        "arguments", "cards", "complete", "groups", "habits", "help", "operation", "options", "output",
+        "process", "reading",
     )  # fmt: skip
     assert modules - {"__init__", *beside} == {name.replace("-", "_") for name in cli.COMMANDS}

@@ -162,7 +162,7 @@ def _check_files(files: tuple[str, ...]) -> None:
             "ab OLD.cu NEW.cu (time)."
         )
     if files and files[0] in operations.SUMMARIES:
-        kernels = "".join(f" -k {name}" for name in files[1:]) or " -k smem -k smem-pad"
+        kernels = "".join(f" -k {name}" for name in files[1:])
         raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
     if len(files) == 1 and files[0] in NAMES:
         other = next(name for name in NAMES if name != files[0])
