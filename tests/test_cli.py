@@ -21,11 +21,14 @@ SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
 
 
 def test_help_names_every_operation(cudabench: Runner) -> None:
-    """The first help shows all operations and commands, each with a line."""
+    """The first help names all operations and has a line for each command; all help has one for each operation."""
     ran = cudabench("--help")
     assert ran.code == 0
-    for name in [*operations.SUMMARIES, "list", "info", "explain"]:
-        assert f"  {name} " in ran.out
+    assert all(name in ran.out for name in operations.SUMMARIES)
+    whole = cudabench("--help-all").out
+    for name in [*operations.SUMMARIES, *cli.COMMANDS]:
+        assert f"  {name} " in whole
+        assert name in operations.SUMMARIES or f"  {name} " in ran.out
 
 
 @pytest.mark.parametrize("name", operations.SUMMARIES)
@@ -64,8 +67,8 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
         (["transpose", "--source", "none.cu"], 1, "none.cu: no such file"),
         (["transpose", "--json", "no/r.json"], 1, "the folder no does not exist"),
         (["transpose", "-D", "2=3"], 2, "names no macro"),
-        (["transpose", "-d", "tpu"], 2, "'tpu' is no device"),
-        (["transpose", "-d", "sim:x"], 2, "'x' is no architecture"),
+        (["transpose", "-d", "tpu"], 2, "'tpu' is not a device"),
+        (["transpose", "-d", "sim:x"], 2, "'x' is not an architecture"),
         (["transpose", "-d", "sim", "--min-bandwidth", "5"], 5, "needs a GPU"),
         (["transpose", "--cache", "warm"], 2, "'warm' is not one of 'cold', 'hot'"),
         (["transpose", "--min-samples", "0"], 2, "--min-samples"),
@@ -474,15 +477,7 @@ def test_every_command_has_a_module() -> None:
         assert cli.make_command(name).name == name
     modules = {path.stem for path in Path(str(cli.__file__)).parent.glob("*.py")}
     beside = (
-        "arguments",
-        "cards",
-        "complete",
-        "groups",
-        "operation",
-        "options",
-        "output",
-        "pricing",
-        "process",
-        "reading",
-    )
+        "arguments", "cards", "complete", "groups", "habits", "help", "operation", "options", "output", "pricing",
+        "process", "reading",
+    )  # fmt: skip
     assert modules - {"__init__", *beside} == {name.replace("-", "_") for name in cli.COMMANDS}

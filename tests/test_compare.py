@@ -622,6 +622,19 @@ def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[st
     assert word in ran.out
 
 
+def test_the_worst_stands_first(compared: Callable[..., Ran]) -> None:
+    """Kernels that got worse stand above those that got better, and equal ones last."""
+    names = {"equal": 1024, "better": 500, "worse": 1100, "worst": 4000}
+
+    def file(sectors: dict[str, int]) -> ResultsFile:
+        results = [replace(simulated(sectors=n).results[0], kernel=name) for name, n in sectors.items()]
+        return replace(simulated(), results=results)
+
+    out = compared(file(dict.fromkeys(names, 1024)), file(names)).out
+    shown = [line.split()[0] for line in out.splitlines() if line.split()[:1] and line.split()[0] in names]
+    assert shown == ["worst", "worse", "better", "equal"]
+
+
 def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:
     """Files of the simulator that lost their device are still compared by counts."""
     base, new = (replace(file, devices=[]) for file in (simulated(), simulated(sectors=2000)))

@@ -645,7 +645,7 @@ def test_command(cudabench: Runner, recorded: str, tmp_path: Path, target_format
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("run.json",), 2, "Missing option '--to'"),
+        (("run.json",), 2, "export needs a format: write cudabench export"),
         (("run.json", "--to", "yaml"), 2, "'yaml' is not one of"),
         (("none.json", "--to", "csv"), 1, "none.json: no such file."),
         (("cut.json", "--to", "csv"), 1, "cut.json is cut off"),

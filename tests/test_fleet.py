@@ -498,7 +498,7 @@ def test_a_simulated_shard(cudabench: Runner) -> None:
     [
         (("list",), "'list' measures nothing"),
         (("fleet", "report", "x"), "measures nothing"),
-        (("transpoze",), "neither operation nor command. Did you mean 'transpose'"),
+        (("transpoze",), "neither an operation nor a command. Did you mean 'transpose'"),
         (("transpose", "--json", "x.json"), "--json x.json is the shard's own business"),
         (("transpose", "--print", "bytes"), "--print bytes is of one run"),
         (("transpose", "--blok", "3"), "No such option '--blok'"),

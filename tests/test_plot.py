@@ -289,7 +289,7 @@ def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("run.json", 2, "Missing option '-o'"),
+        ("run.json", 2, "write: cudabench plot run.json -o plot.svg"),
         ("-o x.svg", 2, "plot takes a results file or more"),
         (
             "run.json -o x.svq",

@@ -313,9 +313,9 @@ def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) ->
     ("words", "message"),
     [
         ("transpos -k smem", "Did you mean 'transpose'?"),
-        ("transpose", "Missing option"),
+        ("transpose", "A sweep takes one kernel"),
         ("transpose -k nothing", "transpose has no kernel 'nothing'"),
-        ("transpose -k smem -b x 8", "'x' is no range"),
+        ("transpose -k smem -b x 8", "'x' is not a range"),
         ("transpose -k smem -b 512 512", "over 1024 threads"),
         ("transpose -k smem -t int9", "no kernels for 'int9'"),
     ],

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from cudabench import __version__, operations, text
+from cudabench.cli import habits
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError, UsageError
@@ -20,33 +21,33 @@ from cudabench.measure import provenance
 from cudabench.outputs import begin_command
 
 COMMANDS = {
-    "list": "Show the kernels of each operation: id, name, idea, default block.",
-    "run": "Run any kernel of your own from a .cu file, with no host code.",
-    "explain": "Explain a kernel's accesses and hazards line by line (simulator).",
-    "check": "Look for races and stray accesses in kernels of your own (simulator).",
-    "compare": "Compare results files: what got faster, slower or cannot be told.",
-    "ab": "Measure two kernels or revisions interleaved: the ratio and its interval.",
-    "diff": "Compare two revisions' machine code for every architecture, without a GPU.",
-    "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
-    "sweep": "Measure a kernel over blocks, macros, template arguments, sizes: the best.",
-    "ceilings": "Measure what a card can do at most, each figure verified.",
-    "fleet": "Find the slow card among many: shards, Slurm, a report.",
-    "schema": "Print the JSON Schema of the results file, or its keys as a page.",
-    "report": "Write results files as one HTML page to look at, offline.",
+    "list": "Show the kernels of each operation.",
+    "run": "Run a kernel of your own from a .cu file, without host code.",
+    "explain": "Show line by line why a kernel is slow (simulator).",
+    "check": "Find races and stray accesses in your kernels (simulator).",
+    "sweep": "Find the best block, macro, template argument or size.",
+    "compare": "Compare results files: faster, slower or unclear.",
+    "ab": "Measure two kernels or revisions interleaved.",
+    "diff": "Compare the machine code of two revisions, without a GPU.",
+    "report": "Write results as one HTML page that works offline.",
     "plot": "Draw results: a ladder, time over size, a sweep.",
-    "info": "Show what this machine can do, and what would mend each lack.",
-    "setup-gpu": "Build PyCUDA where there is a driver and no CUDA toolkit.",
-    "completion": "Print the script that completes commands in bash, zsh or fish.",
+    "export": "Convert results: CSV, Markdown, JUnit, SARIF and more.",
+    "ceilings": "Measure what a card can do at most.",
+    "fleet": "Find the slow card among many.",
+    "info": "Show what this machine can run, and how to install the rest.",
+    "setup-gpu": "Install PyCUDA on a machine with a driver and no toolkit.",
+    "schema": "Print the JSON Schema of the results file.",
+    "completion": "Print the script that completes commands in a shell.",
 }
 
-HELP = """Run CUDA kernels from .cu files: verify them, time them against a copy and the card's peak, and without
-a GPU execute and explain them in a simulator.
+HELP = """Run CUDA kernels from .cu files: verify them, time them against a copy and the card's peak. Without a GPU a
+simulator executes and explains them.
 
 \b
-  cudabench transpose                                  the whole ladder
+  cudabench transpose                                  all kernels of an operation
   cudabench transpose --kernel smem-pad --block 32 8   one kernel
-  cudabench transpose 3 32 8                           the same, by id
-  cudabench transpose --help                           all options
+  cudabench explain transpose smem                     why it is fast or slow
+  cudabench run saxpy.cu                               a kernel of your own
 
 Exit codes: 0 done and right, 1 failed, 2 usage, 3 wrong result or hazard, 4 threshold missed, 5 device not usable,
 130 interrupted, 143 terminated.
@@ -54,11 +55,11 @@ Exit codes: 0 done and right, 1 failed, 2 usage, 3 wrong result or hazard, 4 thr
 
 FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a GPU or in a simulator. Start with
 
-  cudabench info                     what this machine can do, and what it lacks
+  cudabench info                     what this machine can run, and what it lacks
   cudabench list transpose           the kernels of an operation, each with its idea
   cudabench transpose                run them all, verified, in one table
   cudabench explain transpose smem   why a kernel is fast or slow, line by line
-  cudabench run --help               a kernel of your own
+  cudabench run FILE.cu              a kernel of your own: what it needs
 
 'cudabench --help' shows all operations and commands."""
 
@@ -82,7 +83,7 @@ def make_command(name: str) -> click.Command:
     help=HELP,
     sections={"Operations": operations.SUMMARIES, "Commands": COMMANDS},
     make=make_command,
-    kind="neither operation nor command",
+    kind="neither an operation nor a command",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
-    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    words = habits.meant(sys.argv[1:] if arguments is None else arguments)
 
     def say(message: str, code: int) -> int:
         return _say(shortened(message, words), code)
@@ -122,7 +123,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        return say(" ".join(error.format_message().split()), error.exit_code)
+        told = habits.answer(words, error) or _refused(error)
+        return say(" ".join(told.split()), error.exit_code)
     except Terminated:
         return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
@@ -147,6 +149,14 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def _refused(error: click.ClickException) -> str:
+    """Return what click says, and for an unknown option where all are listed."""
+    told = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx:
+        return f"{told} '{error.ctx.command_path} --help-all' shows all options."
+    return told
 
 
 def _check_completion() -> None:

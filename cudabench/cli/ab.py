@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
 
-HELP = """Measure two kernels on the same memory, their samples interleaved at random in one run: the ratio of their
-times with its interval, and a verdict.
+HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 
 \b
   cudabench ab HEAD~1:k.cu k.cu -k f ARGUMENTS             two revisions, each with its headers
@@ -37,16 +36,19 @@ times with its interval, and a verdict.
   cudabench ab k.cu -k f --a '-D TILE=8' --b '-D TILE=16' ARGUMENTS
   cudabench ab transpose -k smem -k smem-pad               two of a ladder
 
-ARGUMENTS are those of 'cudabench run', --grid to --bytes, for both sides; --a and --b hold what only the old or only
-the new side gets, in quotes: -k, -D, --grid, --block, --shared, --cluster, --std, -I.
+ARGUMENTS are those of 'cudabench run', for both. It needs a GPU.
+
+\f
+--a and --b hold in quotes what only the old or only the new side gets: -k, -D, --grid, --block, --shared, --cluster,
+--std, -I.
 
 \b
 faster, slower   the whole interval of the ratio (99%) lies on one side of 1
 same             it holds 1 and reaches no further than 0.5%, or the PERCENT asked about
 unclear          anything else: a longer --max-time narrows it
 
-Where the machine code and the launch are the same there is nothing to measure; --always measures all the same. It takes
-a GPU; 'cudabench diff' compares machine code and counts without one.
+Where the machine code and the launch are the same there is nothing to measure; --always measures all the same.
+'cudabench diff' compares machine code and counts without a GPU.
 """
 
 SHORT = "Measure two kernels interleaved: the ratio with its interval."
@@ -82,8 +84,8 @@ def _common() -> list[click.Parameter]:
     """Return the options that both forms share, behind those of the problem."""
     option = families.option
     return [
-        option("--a", "old_words", metavar="OPTIONS", help="For the old side only, as in '-D TILE=8 --block 64'."),
-        option("--b", "new_words", metavar="OPTIONS", help="For the new side only."),
+        option("--a", "old_words", metavar="OPTIONS", help="Options of the old side, such as '-D TILE=8'."),
+        option("--b", "new_words", metavar="OPTIONS", help="Options of the new side."),
         *families.compiler_options(),
         *families.only(families.timing_options(), "cache", "min_time", "max_time", "min_samples"),
         *families.only(families.baseline_options(), "seed"),
@@ -92,7 +94,7 @@ def _common() -> list[click.Parameter]:
             "threshold",
             type=Percentage(),
             metavar="PERCENT",
-            help="Exit 4 where the new side is slower by more than PERCENT, as in 5%, and its interval says slower.",
+            help="Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
         ),
         option(
             "--noise",
@@ -100,9 +102,9 @@ def _common() -> list[click.Parameter]:
             default="0.2%",
             show_default=True,
             metavar="PERCENT",
-            help="What a kernel differs by from itself, besides 20 ns.",
+            help="Difference of a kernel from itself, besides 20 ns.",
         ),
-        option("--always", is_flag=True, help="Measure also where the machine code is the same."),
+        option("--always", is_flag=True, help="Measure even if the machine code is the same."),
         *families.without(families.output_options(), "report_path"),
     ]
 

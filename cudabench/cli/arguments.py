@@ -1,4 +1,4 @@
-"""Options with one to three numbers, and a command that reads them: `--block 32 8`, `--block 32`, `--block 32,8`."""
+"""Options with one to three numbers: `--block 32 8`, `32,8`, `32x8`; and a command that reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,44 @@ from typing import Any
 
 import click
 
+from cudabench.cli.help import Headed
+from cudabench.errors import UsageError
+
 MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever its own limit
+
+
+BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # numbers of one word
+POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+UNCLEAR = {"k": 1, "m": 2, "g": 3}  # of 1024, or of 1000
+
+
+def whole(word: str) -> int | None:
+    """Return the whole number that a word is: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi; None for others."""
+    plain = word.replace("_", "") if re.fullmatch(r"\d{1,3}(_\d{3})+", word, re.ASCII) else word
+    if re.fullmatch(r"[+-]?\d+", plain, re.ASCII):
+        return int(plain) if len(plain) <= MAX_DIGITS else None
+    number = None
+    if power := POWER.fullmatch(word):
+        base, exponent = int(power[1]), int(power[3])
+        shifted = {"<<": 2, "e": 10}.get(power[2])
+        number = base * shifted**exponent if shifted else base**exponent
+    elif plain[-2:] in BINARY and plain[:-2].isdecimal() and plain.isascii() and len(plain) <= MAX_DIGITS:
+        number = int(plain[:-2]) * BINARY[plain[-2:]]
+    return number if number is None or number < 10**MAX_DIGITS else None
+
+
+def _thousands(word: str) -> tuple[int, ...]:
+    """Return what a number of thousands such as 4k may mean; nothing for any other word."""
+    match = re.fullmatch(r"(\d{1,6})([kmg])b?", word.lower(), re.ASCII)
+    return tuple(int(match[1]) * base ** UNCLEAR[match[2]] for base in (1024, 1000)) if match else ()
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
     """Whole numbers joined by commas or x. `most` is how many there may be."""
 
     name = "numbers"
+    glue = ","  # between numbers that stand as separate words
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -26,15 +57,53 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
             return value
         option = param.opts[-1] if param else "this option"
         numbers = []
-        for word in re.split(r",|(?<=\d)x(?=[+-]?\d)", str(value)):
-            if not re.fullmatch(r"[+-]?\d+", word, re.ASCII):
-                self.fail(f"{option} '{word}' is not a whole number.")
-            if len(word) > MAX_DIGITS:
+        for word in BETWEEN.split(str(value)):
+            number = whole(word)
+            if number is not None:
+                numbers.append(number)
+            elif re.fullmatch(r"[+-]?\d+", word, re.ASCII):
                 self.fail(f"{option} '{word}' is out of range: it has {len(word)} digits.")
-            numbers.append(int(word))
+            elif meanings := _thousands(word):
+                raise UsageError(
+                    f"{option} {word} means {' or '.join(f'{one:,}' for one in meanings)}: write "
+                    f"{option} {meanings[0]} or {option} {meanings[1]}."
+                )
+            else:
+                self.fail(f"{option} '{word}' is not a whole number.")
         if len(numbers) > self.most:
             self.fail(f"{option} takes at most {self.most} numbers, not {len(numbers)}.")
         return tuple(numbers)
+
+
+class Ranges(Numbers):
+    """Texts of one number or range for each axis of a block: `8:64 4:32`; one block as a word is its numbers."""
+
+    name = "ranges"
+    glue = " "
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a text for each axis, or fail where there are fewer."""
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(" ")
+        if len(words) == 1 and len(numbers := BETWEEN.split(words[0])) == self.most:
+            words = numbers
+        if len(words) != self.most:
+            self.fail(f"{param.opts[-1] if param else 'this option'} takes {self.most} ranges, such as 8:64 4:32.")
+        return tuple(words)
+
+
+class Expressions(Numbers):
+    """One to three expressions; whole numbers may stand as separate words, as in --block 32 8, or with x."""
+
+    name = "expressions"
+
+    def __init__(self) -> None:
+        super().__init__(3)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text; what it means depends on the arguments."""
+        return value.replace("x", ",") if re.fullmatch(r"\d+(x\d+){1,2}", str(value), re.ASCII) else value
 
 
 class Finite(click.FloatRange):
@@ -44,11 +113,11 @@ class Finite(click.FloatRange):
         """Return the number, or fail where it is infinite or nan."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
-class SpreadCommand(click.Command):
+class SpreadCommand(Headed):
     """A command whose number options may stand as separate words.
 
     click's options take a fixed count of words. Here the numbers that follow such an option, as many as it can take,
@@ -61,9 +130,7 @@ class SpreadCommand(click.Command):
 
     def joined(self, args: Sequence[str]) -> list[str]:
         """Return the arguments with the numbers of each number option as one word."""
-        spreads = {
-            name: param.type.most for param in self.params if isinstance(param.type, Numbers) for name in param.opts
-        }
+        spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []
         words = iter(range(len(args)))
         for at in words:
@@ -76,16 +143,13 @@ class SpreadCommand(click.Command):
                 continue
             values = [args[at + 1]]
             while (
-                len(values) < spreads[word]
+                len(values) < spreads[word].most
                 and at + 1 + len(values) < len(args)
                 and re.match(r"-?\d", args[at + 1 + len(values)])
             ):
                 values.append(args[at + 1 + len(values)])
             # As one word with '=' a negative number is a value and no option.
-            if word.startswith("--"):
-                joined[-1] = f"{word}={','.join(values)}"
-            else:
-                joined[-1] = f"{word}{','.join(values)}"
+            joined[-1] = f"{word}{'=' if word.startswith('--') else ''}{spreads[word].glue.join(values)}"
             for _ in values:
                 next(words)
         return joined

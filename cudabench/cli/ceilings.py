@@ -7,36 +7,40 @@ import click
 from cudabench.cards import KINDS
 from cudabench.cli import options as families
 from cudabench.cli.arguments import Finite
+from cudabench.cli.help import Headed
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG, UsageError
 
-HELP = (
-    """Measure what a card can do at most, each figure verified, beside what its clocks and units allow.
+HELP = """Measure what a card can do at most, each figure verified, beside what its clocks and units allow.
 
-In the simulator (-d sim) the same kernels run small and are verified; nothing has a value.
+Exit codes: 0 measured, 1 one failed, 3 one left a wrong result, 5 no GPU to measure.
+
+\f
+In the simulator (-d sim) the same kernels run small and are verified; nothing has a value. What the card lacks is
+skipped.
 
 \b
-"""
-    + "\n".join(f"{name:<24} {kind.meaning}" for name, kind in KINDS.items())
-    + """
-
-Exit codes: 0 measured, 1 one failed, 3 one left a wrong result, 5 no GPU to measure. What the card lacks is skipped.
-"""
-)
+""" + "\n".join(f"{name:<24} {kind.meaning}" for name, kind in KINDS.items())
 
 
-@click.command("ceilings", help=HELP, short_help="Measure what a card can do at most.")
+@click.command("ceilings", cls=Headed, help=HELP, short_help="Measure what a card can do at most.")
 @click.option(
     "--only",
     multiple=True,
     metavar="GROUP|NAME",
-    help="Only these; repeatable: a group, such as memory or tensor, or one by name.",
+    help="Measure only this group, such as memory or tensor, or this figure; repeatable.",
 )
-@click.option("--energy", is_flag=True, help="Energy per byte and per operation too, where NVML tells it.")
+@click.option("--energy", is_flag=True, help="Also measure energy per byte and per operation, if NVML reports it.")
 @click.option(
-    "-d", "--device", default="auto", show_default=True, metavar="DEVICE", help="cuda, cuda:N, sim, sim:sm_90."
+    "-d",
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="DEVICE",
+    callback=families.device_name,
+    help="cuda, cuda:N, sim, sim:sm_90.",
 )
 @click.option(
-    "--timeout", type=Finite(0, min_open=True), metavar="S", help="One that takes longer has failed; left out, 60."
+    "--timeout", type=Finite(0, min_open=True), metavar="S", help="A measurement fails after S seconds. Default: 60."
 )
 def command(
     only: tuple[str, ...],

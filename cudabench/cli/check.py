@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench import operations
 from cudabench.cli import options as families
 from cudabench.cli import run
 from cudabench.cli.arguments import SpreadCommand
@@ -29,6 +31,7 @@ cudabench check saxpy.cu scale.cu --grid 'cdiv(n,256)' --block 256 \\
     --arg n=10007 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random'
 cudabench check --profile kernels.toml --to github
 
+\f
 Arguments are given as to 'cudabench run'; of several kernels each takes those that are called like its parameters. With
 --expect a wrong result is a fault too.
 
@@ -94,6 +97,10 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
             "FILE.toml; 'cudabench check --help' shows a whole line."
         )
+    if named := [file for file in files if file in operations.SUMMARIES and not Path(file).exists()]:
+        raise UsageError(
+            f"check takes .cu files; write cudabench {named[0]} --device sim, which shows the hazards of an operation."
+        )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 
@@ -134,7 +141,7 @@ command = SpreadCommand(
             type=click.Choice(["table", "github"]),
             default="table",
             show_default=True,
-            help="github: annotations at the lines, too.",
+            help="github: also annotate the lines.",
         ),
         *families.output_options(),
     ],

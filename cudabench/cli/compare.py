@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench import operations
+from cudabench.cli.help import Headed
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.text import json as json_text
 
@@ -43,46 +45,46 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return number / 100
 
 
-@click.command("compare", short_help="Compare results files; fail on a regression.")
+@click.command("compare", cls=Headed, short_help="Compare results files; fail on a regression.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="BASE.json NEW.json [MORE.json ...]")
 @click.option(
     "--fail-on-regression",
     "threshold",
     type=Percentage(),
     metavar="PERCENT",
-    help="Exit 4 where a kernel is slower by more than PERCENT, as in 5%, and its interval says slower; "
-    "in the simulator, where a count grew by more than PERCENT.",
+    help="Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
+    "if a count grew by more.",
 )
-@click.option("--strict", is_flag=True, help="Exit 4 also where a verdict is unclear or a kernel is missing.")
+@click.option("--strict", is_flag=True, help="Exit 4 also if a verdict is unclear or a kernel is missing.")
 @click.option(
     "--noise",
     type=Percentage(),
     default="1.5%",
     show_default=True,
     metavar="PERCENT",
-    help="How far two runs of one unchanged kernel lie apart on this machine, besides 0.25 µs.",
+    help="Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
 )
-@click.option("--same-model", is_flag=True, help="Take two cards of the same name for the same GPU.")
-@click.option("--require-base", is_flag=True, help="Exit 1 where BASE.json does not exist, instead of a first run.")
+@click.option("--same-model", is_flag=True, help="Treat two cards of the same name as the same GPU.")
+@click.option("--require-base", is_flag=True, help="Exit 1 if BASE.json does not exist. Default: pass, as a first run.")
 @click.option(
     "--json",
     "json_path",
     type=click.Path(),
     metavar="PATH",
-    help="Write the comparison as JSON; '-' = standard output.",
+    help="Write the comparison as JSON; '-' is standard output.",
 )
 @click.option(
     "--to",
     "target",
     type=click.Choice(TARGETS),
-    help="table (the default), markdown (GitHub's), junit: a regression is a failed test, github: annotations, and the "
-    "tables into $GITHUB_STEP_SUMMARY.",
+    help="Default: table. junit: a regression is a failed test. github: annotations, and tables into "
+    "$GITHUB_STEP_SUMMARY.",
 )
 @click.option("--markdown", is_flag=True, help="The same as --to markdown.")
 @click.option(
     "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE instead."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No tables; failures are still named.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no tables; failures are still named.")
 def command(
     files: tuple[str, ...],
     threshold: float | None,
@@ -115,8 +117,8 @@ def command(
     from cudabench.results import ceilings, compare
     from cudabench.results import file as results
 
-    if len(files) < 2:
-        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+    _check_files(files)
+    files = tuple(results_file(name) for name in files)
     target = _target(target, markdown)
     output = Output.of(json_path, quiet)
     file = None if target_file in (None, "-") else Path(str(target_file))
@@ -147,6 +149,30 @@ def command(
     _show(_Shown(files, made, found, noise, first), target, file, output)
     _failures(found, made, threshold)
     return compare.exit_code(found)
+
+
+def _check_files(files: tuple[str, ...]) -> None:
+    """Raise UsageError, with the line to type, where the words are not two results files or cards."""
+    from cudabench.cards.load import NAMES
+
+    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
+        raise UsageError(
+            "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
+            "ab OLD.cu NEW.cu (time)."
+        )
+    if files and files[0] in operations.SUMMARIES:
+        kernels = "".join(f" -k {name}" for name in files[1:])
+        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
+    if len(files) == 1 and files[0] in NAMES:
+        other = next(name for name in NAMES if name != files[0])
+        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
+    if len(files) == 1:
+        raise UsageError(
+            f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
+            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
+        )
+    if len(files) < 2:
+        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
 
 
 def _target(target: str | None, markdown: bool) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from cudabench.cli.help import Headed
+
 HOW = {
     "bash": 'eval "$(cudabench completion bash)"      in ~/.bashrc',
     "zsh": 'eval "$(cudabench completion zsh)"       in ~/.zshrc, behind compinit',
@@ -14,6 +16,7 @@ HOW = {
 
 @click.command(
     "completion",
+    cls=Headed,
     short_help="Print the script that completes commands.",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\n" + "\n".join(HOW.values()),

@@ -32,9 +32,12 @@ HELP = """Compile two revisions of a .cu file for every architecture and compare
 cudabench diff HEAD~1:saxpy.cu saxpy.cu
 cudabench diff old.cu new.cu -k 'gemm<float,32>' --arch sm_80,sm_90 --fail-on registers,spills
 
-OLD and NEW are files or git revisions, REVISION:PATH, whose headers come from that revision too. "Same code" says that
-there is nothing to measure. What changed is shown with registers, spills, shared memory, occupancy and instructions, by
-source line, and with the first instruction that differs.
+OLD and NEW are files or git revisions, REVISION:PATH.
+
+\f
+The headers of a revision come from that revision too. "Same code" says that there is nothing to measure.
+What changed is shown with registers, spills, shared memory, occupancy and instructions, by source line, and with the
+first instruction that differs.
 
 With the arguments of 'cudabench run' (--arg, --grid, --block) the simulator launches both where their code differs, and
 sectors, wavefronts and executed instructions are compared too.
@@ -406,16 +409,23 @@ command = SpreadCommand(
         click.Argument(["old"], required=False, metavar="OLD"),
         click.Argument(["new"], required=False, metavar="NEW"),
         *(param for param in run.problem_options() if param.name not in _NOT_HERE),
-        families.option("-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="For both; repeatable."),
         families.option(
-            "--arch", default="all", show_default=True, metavar="LIST", help="all, or sm_80,sm_90: what to compile for."
+            "-D",
+            "--define",
+            "defines",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Define a macro on both sides; repeatable.",
+        ),
+        families.option(
+            "--arch", default="all", show_default=True, metavar="LIST", help="Architectures, such as sm_80,sm_90."
         ),
         families.option(
             "--fail-on",
             type=Names(_figures),
             metavar="LIST",
-            help="Exit 4 where one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,"
-            "executed; where occupancy fell; where code or arithmetic changed.",
+            help="Exit 4 if one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,executed; "
+            "if occupancy fell; if code or arithmetic changed.",
         ),
         *(param for param in families.baseline_options() if param.name == "seed"),
         families.option(
@@ -423,8 +433,8 @@ command = SpreadCommand(
             "target",
             type=click.Choice(TARGETS),
             default="table",
-            help="table (the default), markdown (for a pull request), github: annotations, and the tables into "
-            "$GITHUB_STEP_SUMMARY, sarif, json: the results file.",
+            help="Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "
+            "file.",
         ),
         families.option(
             "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE."

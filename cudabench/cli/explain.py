@@ -62,7 +62,9 @@ def explain_command(name: str) -> click.Command:
             *families.compiler_options(),
             *picture_options(),
             *families.limits_options(timed=False),
-            families.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Of the random inputs."),
+            families.option(
+                "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the random inputs."
+            ),
             *families.output_options(),
         ],
         callback=partial(_explain, name),
@@ -95,14 +97,14 @@ def picture_options() -> list[click.Parameter]:
     """Return what is drawn beside the table."""
     option = families.option
     return [
-        option("--threads", is_flag=True, help="Show which elements each thread reads and writes, and their banks."),
-        option("--banks", is_flag=True, help="Draw the 32 banks as a warp uses them."),
+        option("--threads", is_flag=True, help="Show which elements each thread accesses, and their banks."),
+        option("--banks", is_flag=True, help="Draw how a warp uses the 32 banks."),
         option(
             "--warp",
             type=Numbers(2),
             metavar="B,W",
-            help="Of these: warp W of block B, counted from 0, x first; left out, all threads of a small problem, else "
-            "0,0.",
+            help="With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
+            "a small problem, else 0,0.",
         ),
     ]
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
 from cudabench.results.export import FORMATS
 
 METRIC = "github-benchmark"  # the format that --metric is of
+ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # what --output may tell
 BASE = "sarif"  # and --base
 
 HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
@@ -18,15 +20,15 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
 )
 
 
-@click.command("export", help=HELP, short_help="Convert results files for other tools.")
+@click.command("export", cls=Headed, help=HELP, short_help="Convert results files for other tools.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
-@click.option("--to", "target_format", type=click.Choice(list(FORMATS)), required=True, help="The format.")
+@click.option("--to", "target_format", type=click.Choice(list(FORMATS)), help="The format. Default: FILE's ending.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
     metavar="FILE",
-    help="Write to FILE, whole or not at all; left out, standard output.",
+    help="Write to FILE. Default: standard output.",
 )
 @click.option(
     "--metric",
@@ -38,13 +40,23 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
     "--base", type=click.Path(), metavar="BASE.json", help=f"Of {BASE}: show also what is worse than in BASE.json."
 )
 def command(
-    files: tuple[str, ...], target_format: str, output: str | None, metric: str | None, base: str | None
+    files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
     """Write results files in a format; see HELP."""
     from cudabench import outputs
     from cudabench.results.export import export
     from cudabench.results.export.run import Run
 
+    if target_format is None:
+        ending = Path(output or "").suffix.lower()
+        if ending in (".html", ".htm") and files:
+            raise UsageError(f"export writes no page: write cudabench report {files[0]} -o {output}.")
+        if ending not in ENDINGS:
+            first = files[0] if files else "RESULTS.json"
+            raise UsageError(
+                f"export needs a format: write cudabench export {first} --to csv; or {', '.join(FORMATS)}."
+            )
+        target_format = ENDINGS[ending]
     if not files:
         raise UsageError(f"export takes a results file or more: cudabench export RESULTS.json --to {target_format}.")
     if metric and target_format != METRIC:

@@ -11,6 +11,7 @@ import click
 from cudabench.cli.arguments import Finite
 from cudabench.cli.compare import Percentage
 from cudabench.cli.groups import LazyGroup
+from cudabench.cli.help import Headed
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_OK,
@@ -43,7 +44,7 @@ LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
     cls=LazyGroup,
     sections={"Commands": COMMANDS},
     make=lambda name: _commands()[name],
-    kind="no command of fleet",
+    kind="not a command of fleet",
     short_help="Find the slow card among many.",
     context_settings=HELP_OPTIONS,
 )
@@ -66,19 +67,19 @@ def _commands() -> dict[str, click.Command]:
 # shard ---------------------------------------------------------------------------------------------------------------
 
 
-@click.command("shard", short_help=COMMANDS["shard"], context_settings=HELP_OPTIONS)
+@click.command("shard", cls=Headed, short_help=COMMANDS["shard"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
-@click.option("--host", metavar="NAME", help="Of this machine; left out, Slurm's name of the node, or its own.")
-@click.option("--rack", metavar="NAME", help="Where it stands; left out, the switch above it where Slurm knows it.")
+@click.option("--host", metavar="NAME", help="Name of this machine. Default: Slurm's name of the node, or its own.")
+@click.option("--rack", metavar="NAME", help="Where the machine stands. Default: its switch, if Slurm knows it.")
 @click.option(
     "--expect",
     multiple=True,
     metavar="UUID|FILE",
     help="Cards that should be here; FILE has a UUID a line. Repeatable.",
 )
-@click.option("--in-turn", is_flag=True, help="One card after the other; left out, all at once.")
-@click.option("-q", "--quiet", is_flag=True, help="No line for each card.")
+@click.option("--in-turn", is_flag=True, help="Measure one card after the other. Default: all at once.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no line for each card.")
 def shard(
     folder: Path,
     words: tuple[str, ...],
@@ -173,31 +174,37 @@ def _ids(words: Sequence[str]) -> list[str]:
 # submit and resume ---------------------------------------------------------------------------------------------------
 
 
-@click.command("submit", short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
+@click.command("submit", cls=Headed, short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
 @click.option(
     "--engine", type=click.Choice(["slurm", "local"]), default="slurm", show_default=True,
-    help="Slurm's array of jobs, or processes on this machine.",
+    help="slurm: an array of jobs. local: processes on this machine.",
 )  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many cards: a job each.")
 @click.option("--partition", metavar="NAME", help="Slurm's partition.")
 @click.option("--account", metavar="NAME", help="Slurm's account.")
 @click.option("--qos", metavar="NAME", help="Slurm's quality of service.")
 @click.option(
-    "--time", "minutes", type=click.IntRange(1), default=60, show_default=True, metavar="MIN", help="Limit of a job."
+    "--time",
+    "minutes",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    metavar="MIN",
+    help="Time limit of a job.",
 )
 @click.option("--cpus", type=click.IntRange(1), metavar="N", help="CPUs of a job.")
 @click.option(
     "--slurm", "more", multiple=True, metavar="NAME=VALUE",
-    help="Any other option of sbatch, as in exclude=n7 or reservation=burn-in; repeatable.",
+    help="Any other option of sbatch, such as exclude=n7; repeatable.",
 )  # fmt: skip
 @click.option(
     "--hold", type=Finite(0), default=60.0, show_default=True, metavar="S",
-    help="A job that is done keeps its card until all have started, or none does for S seconds, so that no card is "
+    help="A finished job keeps its card until all have started, or none has for S seconds, so that no card is "
     "measured twice.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Nothing while it runs.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing while it runs.")
 def submit(
     folder: Path,
     words: tuple[str, ...],
@@ -233,9 +240,9 @@ def submit(
     return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
 
 
-@click.command("resume", short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
+@click.command("resume", cls=Headed, short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing while it runs.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing while it runs.")
 def resume(folder: Path, quiet: bool) -> int:
     """Go on with a submission: watch the jobs that are still there, and submit again what failed, was cancelled, or
     was given a card that another job had measured.
@@ -301,11 +308,11 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
 # report --------------------------------------------------------------------------------------------------------------
 
 
-@click.command("report", short_help=COMMANDS["report"], context_settings=HELP_OPTIONS)
+@click.command("report", cls=Headed, short_help=COMMANDS["report"], context_settings=HELP_OPTIONS)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR ...")
 @click.option(
     "--mads", type=Finite(0), default=5.0, show_default=True, metavar="K",
-    help="Slow is what lies over its model's median by more than K scaled MADs ...",
+    help="A card is slow if it lies over its model's median by more than K scaled MADs",
 )  # fmt: skip
 @click.option(
     "--over",
@@ -313,25 +320,27 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
     default="3%",
     show_default=True,
     metavar="PERCENT",
-    help="... and by more than PERCENT.",
+    help="and by more than PERCENT.",
 )
 @click.option(
     "--expect", multiple=True, metavar="ID|FILE", help="Cards that should be there; FILE has one a line. Repeatable."
 )
-@click.option("--fail-on-slow", is_flag=True, help="Exit 4 where a card is slow or gets slower.")
+@click.option("--fail-on-slow", is_flag=True, help="Exit 4 if a card is slow or gets slower.")
 @click.option(
-    "--fail-on-missing", is_flag=True, help="Exit 1 where a card failed or is missing, or a file is no shard."
+    "--fail-on-missing", is_flag=True, help="Exit 1 if a card failed or is missing, or a file is not a shard."
 )
 @click.option(
-    "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' = standard output."
+    "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' is standard output."
 )
 @click.option(
     "--to", "target", type=click.Choice(["table", "markdown", "html"]),
-    help="Form; left out, html where --output names an .html file, else table.",
+    help="Form of the report. Default: html if --output names an .html file, else table.",
 )  # fmt: skip
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the report to FILE, as report.html.")
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE", help="Write the report to FILE, such as report.html."
+)
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw every card as a dot: .svg, .png or .pdf.")
-@click.option("-q", "--quiet", is_flag=True, help="No table.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no table.")
 def report(
     folders: tuple[Path, ...],
     mads: float,

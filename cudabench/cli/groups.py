@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.help import Headed
 from cudabench.errors import did_you_mean
 
 FILE = "FILE.cu"
@@ -18,7 +19,7 @@ CUDA_FILES = (".cu", ".cuh")
 LISTS = ("card", "price")  # options whose one value is a list with commas
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Headed, click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
     `sections` are the lists of the help, by their headings. `make` returns a command by its name. `kind` says in an
@@ -62,18 +63,24 @@ class LazyGroup(click.Group):
             known = [name for name in self.summaries if name != FILE]
             raise click.UsageError(
                 f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' shows what "
-                "there is."
+                "there is.",
+                ctx,
             )
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             refuse_repeats(click.Context(command, ctx, name), rest)
         return name, command, rest
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the lists, so that help makes no command."""
+    def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
+        """Write the lists of commands, so that help makes none; short, the operations are names alone."""
+        width = max(map(len, self.summaries))
         for heading, summaries in self.sections.items():
             with formatter.section(heading):
-                formatter.write_dl([*summaries.items()])
+                if heading == "Operations" and not everything:
+                    formatter.write_text(", ".join(summaries))
+                else:
+                    formatter.write_dl([(name.ljust(width), text) for name, text in summaries.items()])
+        super().write_lists(ctx, formatter, everything)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that a word may become, and files where one may stand, making no command."""

@@ -6,10 +6,11 @@ import json
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.text import json as json_text
 
 
-@click.command("info", short_help="Show what this machine can do.")
+@click.command("info", cls=Headed, short_help="Show what this machine can do.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> int:
     """Show driver, GPUs, nvcc, PyCUDA, NVML and NVRTC; each lack with the command that mends it."""

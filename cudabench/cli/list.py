@@ -6,20 +6,23 @@ import click
 
 from cudabench import operations
 from cudabench.cli import complete
+from cudabench.cli.help import Headed
 
 
-@click.command("list", short_help="Show the kernels of each operation.")
-@click.argument("operation", required=False, shell_complete=complete.words(operations.SUMMARIES))
-def command(operation: str | None) -> int:
+@click.command("list", cls=Headed, short_help="Show the kernels of each operation.")
+@click.argument(
+    "names", nargs=-1, metavar="[OPERATION [KERNEL ...]]", shell_complete=complete.words(operations.SUMMARIES)
+)
+def command(names: tuple[str, ...]) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
-    from cudabench.plan import chapters
+    from cudabench.plan import cases, chapters
     from cudabench.render import catalogue
     from cudabench.toolchain import source
 
-    names = [operation] if operation else list(operations.SUMMARIES)
-    for name in names:
+    for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
+        kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
         file = source.parse(chapters.read(chosen.source).text, chosen.source)
         sentences = {kernel.name: source.first_sentence(kernel.comment) for kernel in file.kernels}
-        catalogue.show(chosen, operations.SUMMARIES[name], sentences)
+        catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from cudabench.plan.cases import Request
     from cudabench.plan.series import Series
 
+# How types are called elsewhere.
+TYPES = {
+    "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64",
+    "fp64": "float64", "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "__half": "float16",
+    "bf16": "bfloat16", "__nv_bfloat16": "bfloat16", "int": "int32", "i32": "int32", "i8": "int8", "char": "int8",
+}  # fmt: skip
+
 
 def operation_command(name: str) -> click.Command:
     """Return the command that measures an operation."""
@@ -41,7 +48,7 @@ def operation_command(name: str) -> click.Command:
         params=[
             *problem_options(operation),
             *peer_options(operation),
-            families.sizes_option("A..B*2", "Several sizes in one table: doubling, A..B+STEP, or A,B,C."),
+            families.sizes_option("A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
             *families.compiler_options(),
             *families.timing_options(),
             families.budget_option(),
@@ -66,7 +73,9 @@ def peer_options(operation: Operation) -> list[click.Parameter]:
             "peers",
             multiple=True,
             metavar="NAME",
-            help=f"A library's row, on a GPU: {', '.join(names)}; repeatable." if names else "No library has a call.",
+            help=f"GPU only: add a library's row: {', '.join(names)}; repeatable."
+            if names
+            else "No library computes this.",
             shell_complete=complete.words(names),
         )
     ]
@@ -91,17 +100,17 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "kernels",
             multiple=True,
             metavar="NAME",
-            help="Name, id or glob; repeatable; 'all' = the ladder.",
+            help="Name, id or glob; repeatable. Default: all.",
             shell_complete=complete.kernels(operation),
         ),
         option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
-        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks; left out, the problem is covered."),
+        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks. Default: enough to cover the problem."),
         option(
             "-s",
             "--size",
             type=Numbers(len(operation.dimensions)),
             metavar=sizes,
-            help=f"Problem size; left out, {default}.",
+            help=f"Problem size. Default: {default}.",
         ),
         option(
             "-t",
@@ -109,6 +118,7 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             default=next(iter(operation.dtypes)),
             show_default=True,
             metavar="TYPE",
+            callback=_type_name,
             help=", ".join(operation.dtypes) + ".",
             shell_complete=complete.words(operation.dtypes),
         ),
@@ -116,7 +126,7 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "--source",
             type=click.Path(),
             metavar="FILE.cu",
-            help="Take the kernel from this file: same parameters, same verification.",
+            help="Take the kernel from FILE.cu, which has the same parameters.",
         ),
         *(
             option(
@@ -130,6 +140,11 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             for o in operation.options
         ),
     ]
+
+
+def _type_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a type's name as NumPy has it, for the names of C and of other tools."""
+    return TYPES.get(value.lower(), value)
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
@@ -240,10 +255,12 @@ def positional(
     """Return kernels and block with the original form's `KERNEL_ID DIMX DIMY` put in."""
     if not words:
         return kernels, block
+    if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
+        return words, block
     if len(words) == 2 or len(words) > 3:
         raise UsageError(
             f"'{' '.join(words)}' are {len(words)} arguments: give KERNEL_ID alone, or KERNEL_ID DIMX DIMY, "
-            "as in 3 32 8."
+            f"as in 3 32 8; or write {words[0]} --block {' '.join(words[1:])}."
         )
     if kernels:
         raise UsageError(f"Two kernels are named, '{words[0]}' and --kernel {kernels[0]}: keep one.")

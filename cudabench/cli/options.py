@@ -40,13 +40,14 @@ def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Pa
 def compiler_options() -> list[click.Parameter]:
     """Return what goes to the compiler, where the kernels run, and how long they may."""
     return [
-        option("-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="For the compiler; repeatable."),
+        option("-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="Define a macro; repeatable."),
         option(
             "-d",
             "--device",
             default="auto",
             show_default=True,
             metavar="DEVICE",
+            callback=device_name,
             help="auto, all, cuda, cuda:N, sim, sim:sm_90.",
             shell_complete=complete.devices,
         ),
@@ -54,10 +55,14 @@ def compiler_options() -> list[click.Parameter]:
             "--timeout",
             type=Finite(0, min_open=True),
             metavar="S",
-            help=f"A kernel that runs longer has failed; left out, {Settings.timeout:g}, in the simulator "
-            f"{SIMULATED_TIMEOUT_S:g}.",
+            help=f"A kernel fails after S seconds. Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}.",
         ),
     ]
+
+
+def device_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a device as the tool calls it: a number alone is a GPU's, an architecture alone the simulator's."""
+    return f"cuda:{value}" if value.isdecimal() and value.isascii() else re.sub(r"^(?=sm_\d)", "sim:", value)
 
 
 def timing_options() -> list[click.Parameter]:
@@ -70,13 +75,20 @@ def timing_options() -> list[click.Parameter]:
             type=click.Choice(["cold", "hot"]),
             default="cold",
             **shown,
-            help="L2 flushed before each sample, or not.",
+            help="cold: flush the L2 before each sample. hot: do not.",
         ),
-        option("--min-time", type=finite, default=0.5, **shown, metavar="S", help="Sample for at least S seconds ..."),
-        option("--max-time", type=finite, default=10.0, **shown, metavar="S", help="... and at most S."),
+        option(
+            "--min-time", type=finite, default=0.5, **shown, metavar="S", help="Take samples for at least S seconds."
+        ),
+        option("--max-time", type=finite, default=10.0, **shown, metavar="S", help="Stop sampling after S seconds."),
         option("--min-samples", type=count, default=10, **shown, metavar="N", help="Take at least N samples."),
-        option("--min-bandwidth", type=finite, metavar="GBPS", help="Exit 4 where a kernel is slower than GBPS."),
-        option("--min-copy-fraction", type=finite, metavar="F", help="Exit 4 where a kernel is under F of the copy."),
+        option("--min-bandwidth", type=finite, metavar="GBPS", help="Exit 4 if a kernel is slower than GBPS."),
+        option(
+            "--min-copy-fraction",
+            type=finite,
+            metavar="F",
+            help="Exit 4 if a kernel reaches less than F of the copy's speed, such as 0.9.",
+        ),
     ]
 
 
@@ -86,7 +98,7 @@ def budget_option() -> click.Option:
         "--budget",
         type=Finite(0, min_open=True),
         metavar="S",
-        help="Seconds for the whole run: the kernels share them, and what is not reached is failed.",
+        help="Time limit of the whole run. Kernels that get no time are reported as failed.",
     )
 
 
@@ -96,7 +108,7 @@ def jobs_option() -> click.Option:
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
-        help="Kernels simulated at the same time; left out, as many as there are cores, memory permitting.",
+        help="Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
     )
 
 
@@ -118,7 +130,7 @@ def schedule_option() -> click.Option:
         "--schedule",
         type=Order(),
         metavar="reverse|random:SEED",
-        help="In the simulator: run the blocks in another order.",
+        help="Simulator only: run the blocks in another order.",
     )
 
 
@@ -126,9 +138,14 @@ def baseline_options() -> list[click.Parameter]:
     """Return the seed of the inputs and the CPU baseline's knobs."""
     return [
         option(
-            "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random inputs."
+            "--seed",
+            type=click.IntRange(0),
+            default=0,
+            show_default=True,
+            metavar="N",
+            help="Seed of the random inputs.",
         ),
-        option("--no-cpu", is_flag=True, help="Leave the CPU baseline out."),
+        option("--no-cpu", is_flag=True, help="Skip the CPU baseline."),
         option(
             "--cpu-threads",
             type=click.IntRange(1),
@@ -148,16 +165,16 @@ def output_options() -> list[click.Parameter]:
             "json_path",
             type=click.Path(),
             metavar="PATH",
-            help="Write the results file; '-' = standard output.",
+            help="Write the results; '-' is standard output.",
         ),
         option(
             "--report",
             "report_path",
             type=click.Path(),
             metavar="FILE.html",
-            help="Write a page to look at: ladder, limits, source with its counts, pictures.",
+            help="Write a page: table, limits, source with counts, pictures.",
         ),
-        option("-q", "--quiet", is_flag=True, help="No table, no progress."),
+        option("-q", "--quiet", is_flag=True, help="Print no table and no progress."),
     ]
 
 
@@ -172,11 +189,12 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         "--on",
         "card",
         metavar="CARD,...|all",
-        help="In the simulator: what the counts allow at best on a card, as h100, rtx4090 or the FILE.json of "
-        "'cudabench ceilings'; on several, as h100,rtx4090,t4, or on all that are known.",
+        help="Simulator only: the least time on a card, such as h100, on several, on all, or FILE.json of 'ceilings'.",
         shell_complete=complete.words((*cards.NAMES, "all")),
     )
-    limits = option("--limits", is_flag=True, help="On a GPU: count too, and name what limits each kernel.")
+    limits = option(
+        "--limits", is_flag=True, help="GPU only: also count accesses in the simulator and name the limiting resource."
+    )
     return [on, price_option(), limits] if timed else [on, price_option()]
 
 
@@ -223,7 +241,7 @@ def print_option() -> click.Option:
         "--print",
         "key",
         metavar="KEY",
-        help="Print one value of the one result, and nothing else: bandwidth_gbps, time.median_s.",
+        help="Print only one value, such as bandwidth_gbps or time.median_s.",
         shell_complete=complete.result_keys,
     )
 

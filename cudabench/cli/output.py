@@ -54,7 +54,7 @@ class Output:
                 raise UsageError("--report - names no file: write --report page.html.")
             if path is not None and report.absolute() == path.absolute():
                 raise UsageError(f"--report {report_path} and --json {json_path} name one file: keep two.")
-            check_target(report, "--report")
+            check_page(report, "--report")
         to_stdout = json_path == "-" or (path is not None and is_stdout(path))
         if key is not None and to_stdout:
             raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
@@ -154,6 +154,17 @@ def deliver(run: Run, output: Output) -> None:
         sys.stdout.flush()
     if output.report and (run.file.results or run.file.diff):
         write_page([run.file], [output.report.stem], output.report)
+
+
+def check_page(target: Path, option: str) -> None:
+    """Raise UsageError, before anything runs, for a page whose name says that it is something else; CudabenchError
+    where it cannot be written."""
+    check_target(target, option)
+    if target.suffix.lower() not in ("", ".html", ".htm") and is_file(target):
+        raise UsageError(
+            f"{option} {target}: the page is HTML, and a browser prints it; write {option} "
+            f"{target.with_suffix('.html')}."
+        )
 
 
 def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError, did_you_mean
 
 SUFFIXES = ("svg", "png", "pdf")
 KINDS = ("ladder", "size", "sweep", "roofline")
 
 
-@click.command("plot", short_help="Draw results: a ladder, time over size, a sweep.")
+@click.command("plot", cls=Headed, short_help="Draw results: a ladder, time over size, a sweep.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."
 )
-@click.option("--kind", type=click.Choice(KINDS), help="What to draw; left out, what the files show.")
+@click.option("--kind", type=click.Choice(KINDS), help="What to draw. Default: what suits the files.")
 def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     """Draw results files in black and white.
 
@@ -54,6 +55,10 @@ def picture_format(target: Path, option: str) -> str:
     if not suffix and not outputs.is_file(target):
         suffix = "png"
     if suffix not in SUFFIXES:
+        if suffix in ("html", "htm"):
+            raise UsageError(
+                f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}."
+            )
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
     outputs.check_target(target, option)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
 
 
-@click.command("report", short_help="Write results files as one HTML page to look at.")
+@click.command("report", cls=Headed, short_help="Write results files as one HTML page to look at.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option("-o", "--output", required=True, type=click.Path(), metavar="FILE.html", help="The page.")
 def command(files: tuple[str, ...], output: str) -> int:
@@ -23,8 +24,7 @@ def command(files: tuple[str, ...], output: str) -> int:
     the JSON file. Two files stand side by side, before and after. --report FILE.html of the commands that measure or
     simulate writes the same page and records the pictures besides.
     """
-    from cudabench import outputs
-    from cudabench.cli.output import write_page
+    from cudabench.cli.output import check_page, write_page
     from cudabench.results import file as results
 
     if not files:
@@ -32,7 +32,7 @@ def command(files: tuple[str, ...], output: str) -> int:
     if output == "-":
         raise UsageError("--output - names no file: write -o report.html.")
     target = Path(output)
-    outputs.check_target(target, "--output")
+    check_page(target, "--output")
     found = [(name, each) for name in files for each in results.load_all(name)]
     names = [name for name, _ in found]
     write_page([each for _, each in found], names, target)

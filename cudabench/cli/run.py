@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from cudabench.cli import complete, pricing
 from cudabench.cli import options as families
-from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench.cli.arguments import Expressions, SpreadCommand
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
 \b
-cudabench run saxpy.cu --kernel saxpy --grid 'cdiv(n,256)' --block 256 \\
-    --arg n=1048576 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' \\
-    --expect 'y=a*x+y0' --bytes '3*4*n'
+cudabench run saxpy.cu --grid 'cdiv(n,256)' --block 256 --arg n=1048576 --arg a=2.5 \\
+    --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' --expect 'y=a*x+y0'
 
-One --arg a parameter, in their order. A number's type comes from the signature (or n=int32:4096); an array is
-TYPE[SHAPE]:INIT, INIT one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
+'cudabench run saxpy.cu' alone prints the arguments that are missing.
+
+\f
+One --arg a parameter. A number's type comes from the signature (or n=int32:4096); an array is TYPE[SHAPE]:INIT, INIT
+one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
 
 --expect is NAME=EXPRESSION in NumPy (np); y0 is y before the launch. Floats are compared in double precision with a
 relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, absolute a tenth of that; integers exactly.
@@ -46,19 +48,6 @@ ONE_RUN = (
 )  # fmt: skip
 
 
-class Expressions(Numbers):
-    """One to three expressions; whole numbers may stand as separate words, as in --block 32 8."""
-
-    name = "expressions"
-
-    def __init__(self) -> None:
-        super().__init__(3)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text as it is: what it means depends on the arguments."""
-        return value
-
-
 def problem_options() -> list[click.Parameter]:
     """Return what says which kernel runs on which arguments; `request_of` reads them."""
     option = families.option
@@ -66,30 +55,33 @@ def problem_options() -> list[click.Parameter]:
         click.Argument(["file"], type=click.Path(), required=False, metavar="FILE.cu"),
         option(
             "-k", "--kernel", "kernels", multiple=True, metavar="NAME",
-            help="ns::f, 'f<float,32>', 'f(float*)', a glob or all; repeatable, to compare.",
+            help="Name, 'f<float>', glob or all; repeatable.",
             shell_complete=complete.kernels_of_file,
         ),
-        option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks: 'cdiv(n,256)'."),
+        option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks, such as 'cdiv(n,256)'."),
         option("-b", "--block", type=Expressions(), metavar="X[,Y[,Z]]", help="Threads per block."),
         option(
             "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
-            help="n=4096, 'x=float32[n,m]:random', x=@x.npy.",
+            help="n=4096, 'x=float32[n]:random', x=@x.npy.",
         ),
         option(
             "--step", "steps", multiple=True, metavar="LAUNCH",
-            help="Launches in order, for --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 swap(x, y)'.",
+            help="Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
+            "swap(x, y)'.",
         ),
-        option("--expect", multiple=True, metavar="NAME=EXPR", help="'y=a*x+y0', y=@y.npy; repeatable."),
+        option(
+            "--expect", multiple=True, metavar="NAME=EXPR", help="The result: 'y=a*x+y0', y=@y.npy; repeatable."
+        ),
         option(
             "--const", "constants", multiple=True, metavar="NAME=VALUE",
-            help="A __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+            help="Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
         ),
-        option("--bytes", metavar="EXPR", help="Bytes that must move, for the bandwidth: '3*4*n'."),
-        option("--flops", metavar="EXPR", help="Floating-point operations: '2*n'."),
-        option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
+        option("--bytes", metavar="EXPR", help="Bytes that the kernel must move: '3*4*n'."),
+        option("--flops", metavar="EXPR", help="Floating-point operations of the kernel: '2*n'."),
+        option("--shared", metavar="BYTES", help="Dynamic shared memory of each block."),
         option(
             "--cluster", type=Expressions(), metavar="X[,Y[,Z]]",
-            help="Blocks of a cluster, for a kernel without __cluster_dims__.",
+            help="Blocks in a cluster, for a kernel without __cluster_dims__.",
         ),
         option("--rtol", type=float, metavar="R", help="Relative tolerance of all --expect."),
         option("--atol", type=float, metavar="A", help="Absolute tolerance of all --expect."),
@@ -99,16 +91,17 @@ def problem_options() -> list[click.Parameter]:
             type=click.Path(file_okay=False),
             multiple=True,
             metavar="FOLDER",
-            help="Where headers are, besides beside FILE.cu; repeatable.",
+            help="Folder of headers; FILE.cu's own is always searched. Repeatable.",
         ),
-        option("--where", metavar="EXPR", help="Sizes that are meant, for --fuzz: 'n%16==0'."),
+        option("--where", metavar="EXPR", help="With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
         option(
             "--std", type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
-            help="The language; left out, C++17 and then C++20.",
+            help="C++ standard. Default: C++17, then C++20.",
         ),
-        option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
+        option("--save", multiple=True, metavar="NAME=FILE.npy", help="Save an array after a run that is not wrong."),
         option(
-            "--profile", type=click.Path(), metavar="FILE.toml", help="These options from a file, one table a kernel."
+            "--profile", type=click.Path(), metavar="FILE.toml",
+            help="Read these options from a file, one table a kernel.",
         ),
     ]  # fmt: skip
 
@@ -298,7 +291,7 @@ command = SpreadCommand(
     "run",
     params=[
         *problem_options(),
-        families.sizes_option("[NAME=]A..B*2", "Several values of one number in one table: 'n=1024..1048576*2'."),
+        families.sizes_option("[NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
         *families.compiler_options(),
         *families.timing_options(),
         families.budget_option(),
@@ -306,7 +299,7 @@ command = SpreadCommand(
         families.jobs_option(),
         families.schedule_option(),
         families.option(
-            "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
+            "--fuzz", type=click.IntRange(1), metavar="K", help="Run K more times with other seeds, values and sizes."
         ),
         *families.limits_options(),
         *families.output_options(),

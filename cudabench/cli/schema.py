@@ -7,15 +7,17 @@ from pathlib import Path
 
 import click
 
+from cudabench.cli.help import Headed
 
-@click.command("schema", short_help="Print the JSON Schema of the results file.")
+
+@click.command("schema", cls=Headed, short_help="Print the JSON Schema of the results file.")
 @click.option("--markdown", is_flag=True, help="Print the keys with types, units and meaning as a Markdown page.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
     metavar="FILE",
-    help="Write to FILE, whole or not at all; left out, standard output.",
+    help="Write to FILE. Default: standard output.",
 )
 def command(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""

@@ -9,19 +9,22 @@ from pathlib import Path
 import click
 
 from cudabench import text
+from cudabench.cli.help import Headed
 from cudabench.errors import DeviceUnusable, UsageError
 
 
-@click.command("setup-gpu", short_help="Build PyCUDA where there is a driver and no CUDA toolkit.")
-@click.option("--nvcc", "with_nvcc", is_flag=True, help="nvcc's wheels too, about 600 MB; else NVRTC compiles.")
+@click.command("setup-gpu", cls=Headed, short_help="Build PyCUDA where there is a driver and no CUDA toolkit.")
+@click.option(
+    "--nvcc", "with_nvcc", is_flag=True, help="Install nvcc's wheels too, about 600 MB. Default: NVRTC compiles."
+)
 @click.option(
     "--find-links",
     type=click.Path(),
     metavar="DIR",
-    help="Take every package from this folder and nothing from the network.",
+    help="Take every package from this folder, nothing from the network.",
 )
-@click.option("--rebuild", is_flag=True, help="Build PyCUDA also where one is that loads.")
-@click.option("--yes", is_flag=True, help="Also outside a virtual environment, and where there is no driver.")
+@click.option("--rebuild", is_flag=True, help="Build PyCUDA even if an installed one loads.")
+@click.option("--yes", is_flag=True, help="Go on outside a virtual environment or without a driver.")
 @click.option("--dry-run", is_flag=True, help="Print the commands, as a shell script that does the same.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what each step printed.")
 def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, dry_run: bool, verbose: bool) -> int:

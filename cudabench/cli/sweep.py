@@ -46,6 +46,11 @@ it. In the simulator points are ordered by their counts.
 FILE_HELP = """Measure a kernel of FILE.cu at every point of a space: the options of 'cudabench run' with lists in them.
 
 \b
+  cudabench sweep saxpy.cu --block 64:1024 --grid 'cdiv(n,bx)' --arg n=1048576 --arg a=2 \\
+      --arg 'x=float32[n]:random' --arg 'y=float32[n]:random'
+
+\f
+\b
 -D TILE=8,16,32               macros; the name is a number in --grid, --block, --shared too
 --param BM=32,64,128          put for {BM} in -k, --arg, --expect and others; a number named BM in --grid and others
 --block 64:1024               ranges as 32:1024 (doubling) or 32:256:32 (steps); bx, by, bz are the block in --grid
@@ -81,7 +86,7 @@ def _shared_options() -> list[click.Parameter]:
             "--resume",
             type=click.Path(),
             metavar="FILE",
-            help="Keep the results in FILE and take those that are there already: goes on after an interruption.",
+            help="Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
         ),
         *families.limits_options(timed=False),
         *families.output_options(),
@@ -91,7 +96,7 @@ def _shared_options() -> list[click.Parameter]:
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
     from cudabench.cli import complete
-    from cudabench.cli.arguments import SpreadCommand
+    from cudabench.cli.arguments import Ranges, SpreadCommand
     from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
@@ -99,22 +104,22 @@ def operation_command(name: str) -> click.Command:
     return SpreadCommand(
         name,
         params=[
+            click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=complete.kernels(operation)),
             families.option(
                 "-k",
                 "--kernel",
                 "kernel",
-                required=True,
                 metavar="NAME",
-                help="One kernel: name or id.",
+                help="The kernel: name or id.",
                 shell_complete=complete.kernels(operation),
             ),
             families.option(
                 "-b",
                 "--block",
                 "axes",
-                nargs=dims,
+                type=Ranges(dims),
                 metavar=" ".join(("XS", "YS", "ZS")[:dims]),
-                help="Blocks, a range each: 32, 8:64, 8:64:8, 8,16,32.",
+                help="Threads per block, a range each: 32, 8:64, 8:64:8.",
             ),
             *families.without(problem_options(operation), *REPLACED),
             *families.compiler_options(),
@@ -137,22 +142,28 @@ def file_command() -> click.Command:
         FILE,
         params=[
             *families.without(run.problem_options(), *LEFT_OUT),
-            option("--param", "parameters", multiple=True, metavar="NAME=V1,V2", help="Values of {NAME}; repeatable."),
-            option("--zip", "zips", multiple=True, metavar="A,B", help="These go together, value by value."),
-            option("--where", metavar="EXPR", help="Points that are meant: 'BM*BN<=4096'."),
-            families.sizes_option("[NAME=]A..B*2", "Values of one number: 'n=1024..1048576*2'."),
+            option(
+                "--param",
+                "parameters",
+                multiple=True,
+                metavar="NAME=V1,V2",
+                help="Values that replace {NAME}; repeatable.",
+            ),
+            option("--zip", "zips", multiple=True, metavar="A,B", help="Vary these together, value by value."),
+            option("--where", metavar="EXPR", help="Use only points for which EXPR holds: 'BM*BN<=4096'."),
+            families.sizes_option("[NAME=]A..B*2", "Values of one argument: 'n=1024..65536*2'."),
             option(
                 "--strategy",
                 type=click.Choice(STRATEGIES),
                 metavar="NAME",
-                help="Search instead of measuring all: a strategy of Kernel Tuner (pip install 'cudabench[tune]'), as "
-                "greedy_ils, genetic_algorithm, bayes_opt, random_sample.",
+                help="Search instead of measuring every point: a strategy of Kernel Tuner (pip install "
+                "'cudabench[tune]'), such as greedy_ils, genetic_algorithm, bayes_opt, random_sample.",
             ),
             option(
                 "--evaluations",
                 type=click.IntRange(2),
                 metavar="N",
-                help="Of --strategy: at most N points; left out, 100.",
+                help="With --strategy: measure at most N points. Default: 100.",
             ),
             *families.compiler_options(),
             *_shared_options(),
@@ -196,16 +207,23 @@ class _Asked:
     space: Space | None = None
 
 
-def _sweep_operation(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
+def _sweep_operation(
+    name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
+) -> int:
     """Sweep a rung of a ladder and return the exit code."""
     from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
     from cudabench.plan.space import Axis, values_of, zipped
 
     operation = operations.get(name)
+    if word and kernel:
+        raise UsageError(f"Two kernels are named, '{word}' and --kernel {kernel}: keep one.")
+    if not (kernel := word or kernel):
+        best = operation.kernels[-1].name
+        raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
+    ranges = [sweep.axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
     varied = [axis for axis in defined if len(axis.values) > 1]
     candidates = sweep.blocks(operation.block_dimensions, ranges)

@@ -40,7 +40,7 @@ def choose(text: str) -> Choice:
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):
-        raise UsageError(f"'{text}' is no device: use auto, all, cuda, cuda:N, sim or sim:sm_90.")
+        raise UsageError(f"'{text}' is not a device: use auto, all, cuda, cuda:N, sim or sim:sm_90.")
     kind, detail = match[1], match[2]
     if kind == "sim":
         return _simulator(detail or DEFAULT_SIMULATED, note=None)
@@ -49,7 +49,7 @@ def choose(text: str) -> Choice:
             DEFAULT_SIMULATED, note=f"No GPU is used: {probe.driver().problem}, so the simulator runs the kernels."
         )
     if detail is not None and not re.fullmatch(r"\d{1,9}", detail, re.ASCII):
-        raise UsageError(f"'{text}' is no device: the GPU's number is missing, as in cuda:0.")
+        raise UsageError(f"'{text}' is not a device: the GPU's number is missing, as in cuda:0.")
     return _gpu(int(detail or 0))
 
 
@@ -68,7 +68,7 @@ def simulates(text: str) -> bool:
 
 def _simulator(architecture: str, note: str | None) -> Choice:
     if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture):
-        raise UsageError(f"'{architecture}' is no architecture: use one like sm_80, sm_90 or sm_120.")
+        raise UsageError(f"'{architecture}' is not an architecture: use one like sm_80, sm_90 or sm_120.")
     lack = probe.nvrtc()
     if not lack.usable:
         raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")

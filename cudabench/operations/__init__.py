@@ -30,6 +30,7 @@ def get(name: str) -> Operation:
     from cudabench.errors import UsageError, did_you_mean
 
     if name not in SUMMARIES:
-        raise UsageError(f"'{name}' is no operation; there are {', '.join(SUMMARIES)}.{did_you_mean(name, SUMMARIES)}")
+        hint = did_you_mean(name, SUMMARIES)
+        raise UsageError(f"'{name}' is not an operation; there are {', '.join(SUMMARIES)}.{hint}")
     operation: Operation = import_module(f"cudabench.operations.{name}").OPERATION
     return operation

@@ -24,12 +24,12 @@ def axis(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
         if not match:
-            raise UsageError(f"--block '{text}' is no range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
+            raise UsageError(f"--block '{text}' is not a range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
         first, last, step = (int(group) if group else None for group in match.groups())
         assert first is not None
         last = first if last is None else last
         if not 1 <= first <= last or step == 0:
-            raise UsageError(f"--block '{text}' is no range: it starts at 1 or more, does not fall, and has a step.")
+            raise UsageError(f"--block '{text}' is not a range: it starts at 1 or more, does not fall, and has a step.")
         if last > MAX_BLOCK[0]:
             raise UsageError(f"--block '{text}' is out of range: CUDA allows at most {MAX_BLOCK[0]} threads a block.")
         while first <= last:

@@ -217,6 +217,9 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
         if name in (kernel.name, kernel.function):
             return [(kernel, True)]
     known = [kernel.name for kernel in kernels]
+    folded = [kernel for kernel in kernels if name.lower() in (kernel.name.lower(), kernel.function.lower())]
+    if len(folded) == 1:
+        return [(folded[0], True)]
     raise UsageError(f"{operation.name} has no kernel '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}.")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cudabench.model import Operation, dim_text
 from cudabench.render import console
 
 
-def show(operation: Operation, summary: str, sentences: Mapping[str, str]) -> None:
-    """Print the ladder of an operation; `sentences` maps functions to their one-line idea."""
+def show(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
+    """Print these kernels of an operation; `sentences` maps functions to their one-line idea."""
     from rich.table import Table
     from rich.text import Text
 
@@ -25,6 +25,8 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str]) -> No
     table.add_column("block", no_wrap=True)
     table.add_column("idea", overflow="fold")
     for at, kernel in enumerate(operation.kernels):
+        if kernel.name not in kernels:
+            continue
         idea = Text.assemble(("(detour) ", "dim") if kernel.detour else "", sentences.get(kernel.function, ""))
         table.add_row(str(at), kernel.name, dim_text(kernel.block, 1), idea)
     out.print(table)

@@ -63,7 +63,7 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
     name, value = name.strip(), value.strip()
     bare = name.replace("::", "_") if option == "--const" else name
     if not equals or not re.fullmatch(r"[^\W\d]\w*", bare) or not value:
-        raise UsageError(f"{option} '{text}' is no NAME=VALUE: write {option} {example}.")
+        raise UsageError(f"{option} '{text}' is not NAME=VALUE: write {option} {example}.")
     return name, value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,13 @@ def sides(text: str) -> tuple[str, str]:
         depth += (letter in "([{") - (letter in ")]}")
         if letter == "=" and depth == 0 and text[at + 1 : at + 2] != "=" and text[at - 1 : at] not in tuple("=<>!"):
             return text[:at].strip(), text[at + 1 :].strip()
-    raise UsageError(f"--expect '{text}' is no NAME=VALUE: write --expect 'y=a*x+y0' or y=@FILE.npy.")
+    body = re.sub(r"^\s*lambda\b[^:]*:\s*", "", text)
+    if body != text:
+        raise UsageError(
+            f"--expect '{text}' is a function, and takes an expression of the arguments by their names: write --expect "
+            f"'NAME={body}', where NAME is the array that the kernel writes."
+        )
+    raise UsageError(f"--expect '{text}' is not NAME=VALUE: write --expect 'y=a*x+y0' or y=@FILE.npy.")
 
 
 def loaded(expectation: Expectation) -> np.ndarray:

@@ -1,0 +1,446 @@
+"""What people type out of habit, answered with the line to type.
+
+Nothing here runs a kernel or writes a file. A line that the parser refuses is mended step by step: by the tables below,
+by the kernels of the operations and of the named file, until the parser takes it. Only then it is offered.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cudabench import operations
+from cudabench.cli.groups import CUDA_FILES, FILE
+from cudabench.errors import CudabenchError
+
+STEPS = 12  # mistakes of one line
+CLOSE = 0.8  # likeness to a command from which a word is that command, mistyped
+HELP = {"-h", "--help", "--help-all"}
+
+# Words that other tools have in a command's place, and the command that does this here.
+COMMANDS = {
+    "run": "bench benchmark measure time launch nvcc",
+    "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
+    "check": "test memcheck racecheck initcheck synccheck sanitize sanitizer compute-sanitizer lint verify validate",
+    "list": "ls l show kernels operations collect-only",
+    "sweep": "tune autotune optimize axis parameter-list parameter-scan",
+    "info": "devices gpus gpu env doctor status nvidia-smi deviceQuery",
+    "ceilings": "peak peaks roofline bandwidthTest",
+    "compare": "cmp baseline",
+    "report": "html page",
+    "plot": "draw graph chart",
+    "export": "convert csv junit",
+}
+# What follows a command where nothing else says it.
+EXAMPLES = {
+    "run": "FILE.cu",
+    "explain": "transpose smem",
+    "check": "FILE.cu",
+    "sweep": "transpose smem",
+    "compare": "BASE.json NEW.json",
+    "report": "RESULTS.json -o report.html",
+    "plot": "RESULTS.json -o plot.svg",
+    "export": "RESULTS.json --to csv",
+}
+
+
+@dataclass(frozen=True)
+class Habit:
+    """Options of other tools: what takes their place, with {} for the value, or why nothing has to."""
+
+    options: str
+    instead: str = ""
+    why: str = ""
+    valued: bool = False  # takes a value; one whose replacement has a {} does anyhow
+
+
+HABITS = (
+    # hyperfine, nvbench, Google Benchmark
+    Habit("--warmup -w --warmup-runs", why="each kernel is launched before it is timed", valued=True),
+    Habit("--runs -r --min-runs --iterations --iters --repeat --repetitions --reps --samples", "--min-samples {}"),
+    Habit("--max-runs", why="--max-time ends the sampling", valued=True),
+    Habit("--prepare --setup --cleanup --shell -N", why="a .cu file needs no host code", valued=True),
+    Habit("--show-output --style", why="the table is all that a run prints"),
+    Habit("--stopping-criterion --max-noise --target-noise", why="--min-time and --max-time end it", valued=True),
+    Habit("--run-once --once", "--min-samples 1 --min-time 0"),
+    Habit("--no-batch --disable-blocking-kernel --blocking-kernel-timeout", why="launches are timed in turn"),
+    Habit("--benchmark --bench --filter --kernel-name --kernel-id --kernels --only-kernel", "--kernel {}"),
+    Habit("--devices --gpu --gpus --cuda-device --device-id", "--device cuda:{}"),
+    Habit("--sim --simulate --simulator --no-gpu --cpu-only", "--device sim"),
+    Habit("--cuda --use-gpu", "--device cuda"),
+    Habit("--duration --seconds", "--min-time {}"),
+    # ncu, nsys, compute-sanitizer
+    Habit("--set --section --metrics --page --target-processes --replay-mode --tool", valued=True,
+          why="'explain' and 'check' show all that is counted"),
+    Habit("--launch-count --launch-skip -c", why="every launch is counted", valued=True),
+    Habit("--details --verbose -v -vv --debug --trace", why="'explain' shows more"),
+    # nvcc
+    Habit("-O0 -O1 -O2 -O3 -O -G -lineinfo --generate-line-info --device-debug -w -c --ptx -ptx -cubin -dc -keep",
+          why="code is optimised, and its lines are known"),
+    Habit("-arch --gpu-architecture -gencode --generate-code --arch", "--device sim:{}"),
+    Habit("-std", "--std {}"),
+    Habit("-use_fast_math --use_fast_math --fast-math", why="call __expf and the like where they are meant"),
+    Habit("-maxrregcount --maxrregcount", why="__launch_bounds__ in the source does it", valued=True),
+    Habit("-Xptxas --ptxas-options -Xcompiler --compiler-options -ccbin", valued=True,
+          why="'diff' shows registers and spills"),
+    Habit("-rdc --relocatable-device-code --expt-relaxed-constexpr --extended-lambda --expt-extended-lambda -lcublas",
+          why="a .cu file is compiled by itself"),
+    # pytest
+    Habit("-x --exitfirst --maxfail --capture --tb --lf --ff --durations --color", why="every kernel is tried"),
+    Habit("-m", valued=True, why="--kernel takes a name or a glob"),
+    # other spellings
+    Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}",
+          why="kernels are simulated at the same time anyhow"),
+    Habit("--threads --block-size --blocksize --block-dim --blockdim --threads-per-block --tpb", "--block {}"),
+    Habit("--blocks --grid-size --gridsize --grid-dim --griddim --num-blocks", "--grid {}"),
+    Habit("--args --param -a --argument", "--arg {}"),
+    Habit("--type --precision", "--dtype {}"),
+    Habit("--fp16 --half --float16", "--dtype float16"),
+    Habit("--fp64 --double --float64", "--dtype float64"),
+    Habit("--fp32 --float --float32", "--dtype float32"),
+    Habit("--smem --shared-mem --dynamic-shared", "--shared {}"),
+    Habit("--tolerance --tol", "--rtol {}"),
+    Habit("--export-json", "--json {}"),
+    Habit("--html", "--report report.html"),
+)  # fmt: skip
+
+# Options of several letters behind one dash.
+LETTERS = {one for habit in HABITS for one in habit.options.split() if re.match(r"-\w\w", one)}
+
+# What -o FILE means to a command that writes results, by the file's ending; others become a second command.
+DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
+CONVERTED = {"csv": "csv", "md": "markdown", "markdown": "markdown", "xml": "junit", "junit": "junit", "sarif": "sarif"}
+PICTURES = ("svg", "png", "pdf")
+OUTPUTS = ("-o", "--output", "--out", "--csv", "--md", "--markdown", "--junit", "--export-csv", "--export-markdown")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line on its way to one that can be typed: its words, why they changed, a command that follows it."""
+
+    words: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+    then: str = ""
+
+    def with_(self, words: Sequence[str], reason: str, then: str = "") -> Line:
+        """Return the line with other words, and why."""
+        return replace(self, words=tuple(words), reasons=(*self.reasons, reason), then=then or self.then)
+
+    @property
+    def text(self) -> str:
+        """Return the line as it is typed."""
+        return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
+
+
+def meant(words: Sequence[str]) -> list[str]:
+    """Return a line in which what can mean one thing only is said in the tool's own words: help, version, case."""
+    words = [*words]
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    if words in (["version"], ["-V"], ["-v"]):
+        return ["--version"]
+    from cudabench.cli import group
+
+    if words and words[0] not in group.summaries and words[0].lower() in group.summaries:
+        words[0] = words[0].lower()
+    if words and words[0].lower().endswith(CUDA_FILES) and HELP & {*words}:
+        return ["run", *words]
+    if words[:1] == ["run"] and words[1:2] and words[1] in operations.SUMMARIES and not Path(words[1]).exists():
+        return words[1:]
+    return words
+
+
+def answer(words: Sequence[str], error: click.ClickException) -> str | None:
+    """Return the sentence that answers a refused line with the one to type; None where none can be told."""
+    line = Line(tuple(word for word in words if word not in HELP))
+    fault: click.ClickException | None = error
+    with suppress(CudabenchError, OSError, click.exceptions.Exit, click.Abort):
+        for _ in range(STEPS):
+            mended = _mended(line, fault)
+            if isinstance(mended, str):
+                return mended
+            if mended is None:
+                return f"{'; '.join(line.reasons)}; {fault.format_message()}" if fault and line.reasons else None
+            line = mended
+            try:
+                context = parsed(line.words)
+            except click.ClickException as found:
+                fault = found
+                continue
+            missing = _missing_arguments(context)
+            return f"{'; '.join(line.reasons)}; {missing + line.then if missing else f'write: {line.text}'}"
+    return None
+
+
+def parsed(words: Sequence[str]) -> click.Context:
+    """Return the context of the command that a line means. Raises ClickException where the parser refuses it."""
+    from cudabench.cli import group
+
+    command: click.Command = group
+    context, rest = click.Context(group, info_name="cudabench"), [*words]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, "resolve_command raises for a name that is none"
+        command, context = found, click.Context(found, context, name)
+    return command.make_context(context.info_name, rest, parent=context.parent)
+
+
+def _missing_arguments(context: click.Context) -> str:
+    """Return what 'cudabench run' of a user's file says of the line, where its arguments are not complete."""
+    from cudabench.cli.reading import reading
+    from cudabench.cli.run import request_of
+    from cudabench.userkernel import plan
+
+    given = context.params
+    files = given.get("files") or (given.get("file"),)
+    if context.command.name not in ("run", "check", FILE) or "profile" not in given or given["profile"]:
+        return ""
+    if not files[0] or files[0] == FILE:
+        return ""
+    verb = context.command_path.split()[1]
+    try:
+        request = request_of({**given, "file": files[0], "save": ()})
+        with reading(request.file, {"quiet": True}, 1):
+            plan.series([request], verb)
+    except CudabenchError as error:
+        told = str(error).rstrip(".")
+        return f"{told} {shlex.join(_beside(context))}".rstrip() if "write: cudabench" in told else told
+    return ""
+
+
+def _beside(context: click.Context) -> Iterator[str]:
+    """Yield the options of a line that are not of the problem, which no suggested line has."""
+    from cudabench.cli.run import problem_options
+
+    problem = {param.name for param in problem_options()} | {"files", "defines", "seed"}
+    for param in context.command.params:
+        value = context.params.get(str(param.name))
+        source = context.get_parameter_source(str(param.name))
+        if param.name in problem or source != click.core.ParameterSource.COMMANDLINE:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            yield from (param.opts[-1],) if isinstance(one, bool) else (param.opts[-1], str(one))
+
+
+# One step ------------------------------------------------------------------------------------------------------------
+
+
+def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None:
+    """Return the line with one mistake less; a whole answer where there is no one line; None for an unknown mistake."""
+    context = getattr(fault, "ctx", None)
+    path = context.command_path.split()[1:] if context else []
+    depth = len([word for word in path if word != FILE])
+    front, rest = line.words[:depth], line.words[depth:]
+    # click reads the letters behind one dash one by one: -gencode is -g encode.
+    at = next((at for at, word in enumerate(rest) if LETTERS & {word, word.partition("=")[0]}), None)
+    if at is not None and context and not isinstance(context.command, click.Group):
+        return _option(line, context, depth + at)
+    if isinstance(fault, click.exceptions.NoSuchOption):
+        at = _place(rest, fault.option_name)
+        return None if at is None or context is None else _option(line, context, depth + at)
+    if isinstance(fault, click.exceptions.MissingParameter):
+        example = EXAMPLES.get(path[0], "") if path else ""
+        if example and not rest:
+            return line.with_([path[0], *example.split()], f"{path[0]} needs a file and more")
+        needed = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
+        if needed and rest:
+            return line.with_([*line.words, *f"-{needed}".split()], f"{path[0]} needs '-{needed.split()[0]}'")
+        return None
+    if isinstance(fault, click.BadParameter) and path == ["export"] and {"html", "htm"} & {*rest}:
+        return line.with_(["report", rest[0], "-o", f"{Path(rest[0]).stem}.html"], "a page is written by 'report'")
+    text = fault.message if fault else ""
+    if extra := re.match(r"Got unexpected extra arguments? \((.*)\)$", text, re.DOTALL):
+        at = next((i for i in reversed(range(len(rest))) if extra[1].startswith(rest[i] + " ")), None)
+        at = next((i for i in reversed(range(len(rest))) if extra[1] == rest[i]), at)
+        return None if at is None else _extra(line, front, depth + at)
+    if rest and not rest[0].startswith("-") and isinstance(context.command if context else None, click.Group):
+        return _first_word(line, front, rest)
+    return None
+
+
+def _place(rest: Sequence[str], option: str) -> int | None:
+    """Return where the option that the parser refuses stands: by itself, before '=', or as letters behind one dash."""
+    exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
+    letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
+    return next(iter([*exact, *letters]), None)
+
+
+def _option(line: Line, context: click.Context, at: int) -> Line | None:
+    """Return the line without an option that the command lacks, or with what stands for it."""
+    words = line.words
+    name, equals, value = words[at].partition("=")
+    if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
+        name, equals, value = glued[1], "=", glued[2]
+    own = {spelling for param in context.command.params for spelling in param.opts}
+    follows = words[at + 1] if not equals and at + 1 < len(words) and not words[at + 1].startswith("-") else None
+    given = value if equals else follows
+    rest = words[at + 1 + (follows is not None) :]
+    path = context.command_path.split()[1:]
+    bare = name.lstrip("-")
+    command = _command_for(bare)
+    if isinstance(context.command, click.Group):
+        first = len(path)
+        later = _later_command(words, context.command, first)
+        if later is not None:
+            turned = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
+            return line.with_(turned, f"'{words[later]}' stands before the options")
+        return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
+    if "--arg" in own and given is not None and "=" not in given and bare in _parameters(words):
+        typed = f"{bare}={given}"
+        return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
+    if bare in _choices(context.command, "--to"):
+        return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
+    if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in own:
+        return _output(line, at, name, given, follows is not None)
+    habit = next((one for one in HABITS if name in one.options.split() or words[at] in one.options.split()), None)
+    if habit is None and command and path[:1] != [command]:
+        # Lists of values, as other tools take behind such an option, are those of macros here.
+        kept = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
+        return line.with_([command, *words[:at], *kept], f"'{name}' is the command '{command}'")
+    if habit is None and "--kernel" in own and path[-1] in _operations_with(bare):
+        return line.with_([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
+    if habit is None:
+        return None
+    takes = habit.valued or "{}" in habit.instead
+    kept = rest if takes else words[at + 1 :]
+    target = habit.instead.split()[0] if habit.instead else ""
+    number = target in ("--size", "--block", "--grid") and not (given or "")[:1].isdigit()
+    if not target or target not in own or ("{}" in habit.instead and given is None) or number:
+        why = habit.why if not target or (target in own and number) else f"{path[-1]} takes no {target}"
+        return line.with_([*words[:at], *kept], f"'{name}' is left out: {why}")
+    new = [word.replace("{}", _value(target, given or "")) for word in habit.instead.split()]
+    return line.with_([*words[:at], *new, *kept], f"'{name}' is {shlex.join(new)} here")
+
+
+def _value(option: str, value: str) -> str:
+    """Return another tool's value as an option takes it."""
+    if option == "--device":
+        return re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
+    return value.removeprefix("regex:") if option == "--kernel" else value
+
+
+def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -> Line:
+    """Return the line with the results written as the file's ending says, or its flag."""
+    words = line.words
+    kind = (name if given is None else Path(given).suffix).lstrip("-.").removeprefix("export-").lower()
+    is_file = given is not None and (kind in DIRECT or kind in CONVERTED or kind in PICTURES)
+    rest = words[at + 1 + (separate and (is_file or name in OUTPUTS[:3])) :]
+    if is_file and kind in DIRECT:
+        return line.with_([*words[:at], DIRECT[kind], str(given), *rest], f"'{name}' is {DIRECT[kind]} here")
+    if not is_file:
+        kind = name.lstrip("-").removeprefix("export-")
+    if kind not in CONVERTED and kind not in PICTURES:
+        return line.with_([*words[:at], *rest], f"'{name}' is left out: no program is kept")
+    results = f"{Path(str(given)).stem}.json" if is_file else "results.json"
+    target = f" -o {shlex.quote(str(given))}" if is_file else ""
+    then = f"plot {results}{target}" if kind in PICTURES else f"export {results} --to {CONVERTED[kind]}{target}"
+    return line.with_([*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}")
+
+
+def _later_command(words: Sequence[str], group: click.Command, first: int) -> int | None:
+    """Return where a command's name stands behind options, which begin at `first`."""
+    names = set(getattr(group, "summaries", ())) - {FILE}
+    return next((at for at, word in enumerate(words) if at > first and word in names), None)
+
+
+def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
+    """Return the line with a command where another word stands, such as a file, a kernel or another tool's command."""
+    word, others = rest[0], rest[1:]
+    if not front and word.lower().endswith(CUDA_FILES):
+        return line.with_(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
+    if not front and word.endswith(".json"):
+        return line.with_(["report", word, "-o", f"{Path(word).stem}.html"], f"'{word}' is a file of results")
+    if not front and word.isdecimal() and word.isascii():
+        return line.with_(["transpose", *rest], f"'{word}' is the id of a kernel, and needs its operation")
+    if not front and Path(f"{word}.cu").is_file():
+        return line.with_(["run", f"{word}.cu", *others], f"'{word}.cu' is a file, which 'cudabench run' takes")
+    command = _command_for(word)
+    if command and not front:
+        if command in ("run", "check") and others and others[0] in operations.SUMMARIES:
+            return line.with_(others, f"an operation is measured and verified without '{word}'")
+        words = [command, *(others or EXAMPLES.get(command, "").split())]
+        return line.with_(words, f"'{word}' is 'cudabench {command}' here")
+    if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
+        return None  # a slip, for which no kernel has to be looked up
+    kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
+    if front == ("ab",):
+        rest = [*(part for one in kernels for part in ("-k", one)), *rest[len(kernels) :]]
+    names = [name for name in _operations_with(word) if all(name in _operations_with(one) for one in kernels[1:])]
+    lines = [line.with_([*front, name, *rest], "") for name in names]
+    if len(lines) == 1:
+        name = lines[0].words[len(front)]
+        return line.with_(lines[0].words, f"'{word}' is a kernel of {name}")
+    if lines:
+        several = ", or ".join(one.text for one in lines)
+        return f"'{word}' is a kernel of {len(lines)} operations; write: {several}"
+    return None
+
+
+def _extra(line: Line, front: Sequence[str], at: int) -> Line:
+    """Return the line with a word that the command has no place for as an option, or without it."""
+    words, word = line.words, line.words[at]
+    before, after = words[:at], words[at + 1 :]
+    file = next((one for one in words if one.lower().endswith(CUDA_FILES)), None)
+    if file and front[:1] != ("list",):
+        name = word.partition("=")[0]
+        if "=" in word and name in _parameters(words):
+            return line.with_([*before, "--arg", word, *after], f"'{word}' is given with --arg")
+        if launch := re.fullmatch(r"<<<([^,<>]+),([^,<>]+)>>>", word):
+            new = ["--grid", launch[1].strip(), "--block", launch[2].strip()]
+            return line.with_([*before, *new, *after], f"'{word}' is --grid and --block")
+        if any(kernel.name == word for kernel in _kernels(words)):
+            return line.with_([*before, "--kernel", word, *after], f"'{word}' is a kernel, given with --kernel")
+        if word in _parameters(words):
+            return line.with_([*before, *after], f"'{word}' is a parameter, and its value is --arg {word}=...")
+        if re.fullmatch(r"[\d.]+", word):
+            why = "a number has a name, as in --block 256 or --arg n=1000"
+            return line.with_([*before, *after], f"'{word}' says nothing by itself: {why}")
+    return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} takes no such word")
+
+
+def _choices(command: click.Command, option: str) -> Sequence[str]:
+    """Return the words that an option of a command may have, nothing where it has no such option."""
+    kind = next((param.type for param in command.params if option in param.opts), None)
+    return kind.choices if isinstance(kind, click.Choice) else ()
+
+
+# What the words mean -------------------------------------------------------------------------------------------------
+
+
+def _command_for(word: str) -> str | None:
+    """Return the command that a word of another tool means, or that it is called itself."""
+    return next((name for name, words in COMMANDS.items() if word in (name, *words.split())), None)
+
+
+def _operations_with(word: str) -> list[str]:
+    """Return the operations that have a kernel of this name, or of this function's name."""
+    wanted = word.lower()
+    return [
+        name
+        for name in operations.SUMMARIES
+        if any(wanted in (kernel.name, kernel.function.lower()) for kernel in operations.get(name).kernels)
+    ]
+
+
+def _kernels(words: Sequence[str]) -> Iterator[Any]:
+    """Yield the kernels of the files that a line names; nothing of a file that cannot be read."""
+    from cudabench.toolchain import source
+
+    for word in words:
+        if word.lower().endswith(CUDA_FILES):
+            with suppress(CudabenchError):
+                yield from source.read(word).kernels
+
+
+def _parameters(words: Sequence[str]) -> set[str]:
+    """Return the names of the parameters of the kernels that a line names."""
+    return {parameter.name for kernel in _kernels(words) for parameter in kernel.parameters}

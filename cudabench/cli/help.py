@@ -1,0 +1,112 @@
+"""Help under headings: `--help` shows on one screen what is used most, `--help-all` everything."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+
+import click
+
+SCREEN = 40  # lines; a help that is not longer is shown whole
+
+# Which options stand under which heading, by the names of their values.
+HEADINGS = {
+    "Problem": "kernels kernel size sizes dtype arguments expect constants source peers fuzz where seed matrix image "
+    "radius channels index save bytes flops rtol atol profile parameters zips words",
+    "Launch": "block axes grid device shared cluster steps",
+    "Compiler": "defines include std old_words new_words arch",
+    "Timing": "cache min_time max_time min_samples timeout budget limits no_cpu cpu_threads min_bandwidth "
+    "min_copy_fraction resume strategy evaluations always",
+    "Simulator": "card price prices jobs schedule threads banks warp",
+    "Verdict": "threshold fail_on strict noise same_model require_base metric base fail_on_slow fail_on_missing over "
+    "mads",
+    "Output": "json_path report_path quiet key target target_format target_file output markdown kind as_json plot",
+}
+# What --help shows of a command that has more than a screen of options.
+COMMON = (
+    "kernels kernel size dtype arguments expect parameters block axes grid device defines old_words "
+    "new_words min_time card threads banks json_path report_path target fail_on threshold"
+)
+RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # what click adds: a value out of it is refused anyhow
+OTHER = "Options"  # the heading of a command that has no problem
+
+
+def heading(name: str) -> str:
+    """Return the heading that an option stands under, by the name of its value."""
+    return next((title for title, names in HEADINGS.items() if name in names.split()), OTHER)
+
+
+class Headed(click.Command):
+    """A command whose help has headings. The part of its text behind a form feed is for --help-all."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters with --help-all."""
+        return [*super().get_params(ctx), _help_all()]
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return all help where it fits a screen, else the part that is used most."""
+        everything = self.help_all(ctx)
+        return everything if everything.count("\n") < SCREEN else self._written(ctx, everything=False)
+
+    def help_all(self, ctx: click.Context) -> str:
+        """Return all help."""
+        return self._written(ctx, everything=True)
+
+    def _written(self, ctx: click.Context, *, everything: bool) -> str:
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        first, _, more = inspect.cleandoc(self.help or "").partition("\f")
+        for part in (first, more) if everything else (first,):
+            if part.strip():
+                formatter.write_paragraph()
+                with formatter.indentation():
+                    formatter.write_text(part.strip("\n"))
+        self.write_lists(ctx, formatter, everything)
+        if everything:
+            self.format_epilog(ctx, formatter)
+        else:
+            count = sum(isinstance(param, click.Option) for param in self.params)
+            what = f"all {count} options" if count > 1 else "everything"
+            formatter.write_paragraph()
+            formatter.write_text(f"'{ctx.command_path} --help-all' shows {what}.")
+        return formatter.getvalue().rstrip("\n")
+
+    def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
+        """Write the options, all or those that are used most, each under its heading."""
+        shown = {
+            title: [param for param in params if everything or param.name in COMMON.split()]
+            for title, params in self.sections_of().items()
+        }
+        rows = {
+            title: [record for param in params if (record := param.get_help_record(ctx))]
+            for title, params in shown.items()
+        }
+        width = max((len(names) for records in rows.values() for names, _ in records), default=0)
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl([(names.ljust(min(width, 28)), RANGE.sub("", text)) for names, text in records])
+
+    def sections_of(self) -> Mapping[str, list[click.Option]]:
+        """Return the options by their headings, in the order of the headings."""
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        # Where there is a kernel to choose, what no heading names is of the problem.
+        first = "Problem" if any(heading(str(option.name)) == "Problem" for option in options) else OTHER
+        found: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
+        for option in options:
+            title = heading(str(option.name))
+            found[first if title == OTHER else title].append(option)
+        return found
+
+
+def _help_all() -> click.Option:
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            command = ctx.command
+            click.echo(command.help_all(ctx) if isinstance(command, Headed) else command.get_help(ctx))
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show all options."
+    )
