@@ -118,7 +118,6 @@ def command(
     from cudabench.results import file as results
 
     _check_files(files)
-    files = tuple(results_file(name) for name in files)
     target = _target(target, markdown)
     output = Output.of(json_path, quiet)
     file = None if target_file in (None, "-") else Path(str(target_file))
