@@ -16,6 +16,7 @@ from cudabench.reading import check_regular, parse_json
 from cudabench.text import line
 
 SCHEMA = "cudabench/1"
+DEFAULT = "h100"  # what the simulator's counts are priced on where no card is named
 NAMES = ("h200", "h100", "a100", "l4", "t4", "rtx4090", "rtx5090", "b200")
 MOST_BYTES = 64 << 20
 
@@ -26,11 +27,13 @@ L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
 
 @dataclass(frozen=True)
 class Card:
-    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own."""
+    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own.
+    `named`: whether the user chose it."""
 
     device: DeviceInfo
     ceilings: Mapping[str, Ceiling] = field(default_factory=dict)
     file: str = ""
+    named: bool = True
 
     @property
     def source(self) -> str:

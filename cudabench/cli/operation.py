@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from cudabench.devices import Choice
     from cudabench.plan.cases import Request
     from cudabench.plan.series import Series
+
+
+OUTPUTS = ("json_path", "report_path", "quiet")  # options of no command that is printed
 
 
 def operation_command(name: str) -> click.Command:
@@ -177,7 +181,18 @@ def _run(name: str, **given: Any) -> int:
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     settings = families.settings(given, simulated=chosen[0].kind == "sim")
     card = families.priced(given, chosen[0])
-    return measure(series, chosen, settings, record, output, limits, card=card, counted=given["limits"])
+    explain = partial(explaining, click.get_current_context(), name, given)
+    return measure(series, chosen, settings, record, output, limits, card=card, counted=given["limits"], more=explain)
+
+
+def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
+    """Return the command that explains a kernel of an operation as it was asked for."""
+    from cudabench.cli.explain import explain_command
+
+    _, block = positional(given["words"], (), None)
+    words = families.retyped(ctx, explain_command(name), ("words", "kernels", *OUTPUTS))
+    words += ["--block", *map(str, block)] if block else []
+    return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
@@ -217,8 +232,10 @@ def measure(
     *,
     card: Card | None = None,
     counted: bool = False,
+    more: Callable[[str], str] | None = None,
 ) -> int:
-    """Run all series, show their tables, and return the exit code; card, counted: as `Run` has them."""
+    """Run all series, show their tables, and return the exit code; card, counted: as `Run` has them; more: the command
+    that explains a kernel."""
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
@@ -228,7 +245,7 @@ def measure(
         record=bool(output.report), card=card, counted=counted,
     )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
-    outputs.carry_out(run, output, run.collect, outputs.tables)
+    outputs.carry_out(run, output, run.collect, partial(outputs.tables, more=more))
     code = exit_code(run.file.results, limits, outputs.say)
     return code or output.lacking(run)
 

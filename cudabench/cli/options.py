@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cudabench.cards import load as cards
 from cudabench.cli import complete
@@ -18,6 +20,7 @@ from cudabench.results.thresholds import THRESHOLDS
 if TYPE_CHECKING:
     from cudabench.devices import Choice
 
+UNPRICED = "none"  # of --on: counts alone
 SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
 
 
@@ -172,8 +175,8 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         "card",
         metavar="CARD",
         help=f"In the simulator: what the counts allow at best on {', '.join(cards.NAMES)}, or the card of a "
-        "FILE.json of 'cudabench ceilings'.",
-        shell_complete=complete.words(cards.NAMES),
+        f"FILE.json of 'cudabench ceilings'; left out, {cards.DEFAULT}; none = counts alone.",
+        shell_complete=complete.words((*cards.NAMES, UNPRICED)),
     )
     limits = option("--limits", is_flag=True, help="On a GPU: count too, and name what limits each kernel.")
     return [on, limits] if timed else [on]
@@ -185,7 +188,7 @@ def on_device(given: dict[str, Any]) -> str:
     Raises UsageError where another architecture is named.
     """
     device: str = given["device"]
-    if given.get("card") is None:
+    if given.get("card") in (None, UNPRICED):
         return device
     from cudabench import devices
 
@@ -202,7 +205,12 @@ def on_device(given: dict[str, Any]) -> str:
 
 
 def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
-    """Return the card of --on, None without. Raises UsageError where --on or --limits do not fit the device."""
+    """Return the card of --on; without it in the simulator the default, where its architecture is simulated; else None.
+
+    Raises UsageError where --on or --limits do not fit the device.
+    """
+    if given.get("card") == UNPRICED:
+        return None
     if given.get("card") is not None:
         if choice.kind == "cuda":
             raise UsageError(
@@ -213,7 +221,26 @@ def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
         return cards.load(given["card"])
     if given.get("limits") and choice.kind == "sim":
         raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
-    return None
+    if choice.kind == "cuda":
+        return None
+    card = replace(cards.load(cards.DEFAULT), named=False)
+    simulated = choice.architecture.removeprefix("sm_").rstrip("af")
+    return card if simulated == card.device.compute_capability.replace(".", "") else None
+
+
+def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:
+    """Return the options that were typed and that another command takes too, as words, but for those left out."""
+    words = []
+    for param in other.params:
+        given = ctx.params.get(param.name or "")
+        typed = ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
+        if not typed or param.name in left_out or given in (None, (), False):
+            continue
+        flag = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
+        for value in given if param.multiple or param.nargs == -1 else (given,):
+            plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
+            words += flag if value is True else [*flag, *map(str, plain)]
+    return words
 
 
 def print_option() -> click.Option:

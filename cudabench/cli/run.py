@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -240,8 +242,20 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
-        return measure(series, [choice], settings, record, output, limits, card=card, counted=given["limits"])
+        return measure(
+            series, [choice], settings, record, output, limits, card=card, counted=given["limits"],
+            more=partial(_explaining, ctx),
+        )  # fmt: skip
     return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], card)
+
+
+def _explaining(ctx: click.Context, kernel: str) -> str:
+    """Return the command that explains a kernel with the arguments that were typed."""
+    from cudabench.cli.explain import explain_file
+    from cudabench.cli.operation import OUTPUTS
+
+    words = families.retyped(ctx, explain_file(), ("kernels", *OUTPUTS))
+    return shlex.join(["cudabench", "explain", "-k", kernel, *words])
 
 
 def _fuzzed(
