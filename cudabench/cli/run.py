@@ -254,8 +254,9 @@ def _explaining(ctx: click.Context, kernel: str) -> str:
     from cudabench.cli.explain import explain_file
     from cudabench.cli.operation import OUTPUTS
 
-    words = families.retyped(ctx, explain_file(), ("kernels", *OUTPUTS))
-    return shlex.join(["cudabench", "explain", "-k", kernel, *words])
+    words = families.retyped(ctx, explain_file(), ("file", "kernels", *OUTPUTS))
+    file = [ctx.params["file"]] if ctx.params["file"] else []
+    return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
 
 
 def _fuzzed(

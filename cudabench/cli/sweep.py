@@ -445,6 +445,7 @@ def _show(
         plan.axes,
         None if asked.space else len(plan.points),
         given["resume"] or given["json_path"],
+        bool(run.devices[0].note),
     )
     out = console.tables(output.to_stdout)
     (heatmap if asked.blocks_only else view).report(out, swept)

@@ -500,9 +500,7 @@ def _geometry(
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
 
-def _chosen(
-    kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]
-) -> dict[str, str]:
+def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
     """Return the constants of the chapter that the kernel's rule sets to another value than stands there."""
     plain = Constants(macros, given, asked.itemsize)
     ruled = (name for name in kernel.defines(asked) if name in macros and name not in given)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import Cost, excesses, over, total, wasted
+from cudabench.explain.accesses import NOTABLE, Cost, excesses, over, total, wasted
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
 from cudabench.plan import chapters, constants
 from cudabench.render.explanation import shortened
@@ -163,18 +163,15 @@ def waste_line(result: Result, name: str) -> str:
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     """Return which constants the rungs' own rules set, where the source says another value; '' where they set none."""
-    shared: dict[tuple[str, str], list[str]] = {}
+    shared: dict[str, list[str]] = {}
     for result in results:
-        for name, value in result.chosen.items():
-            shared.setdefault((name, value), []).append(name_at(result, results))
-    if not shared:
-        return ""
-    written = constants.read(chapters.read(operation.source).text)
-    told = []
-    for (name, value), kernels in shared.items():
-        plain = written[name].text
-        told.append(f"{name}={value}{f', not {plain}' if plain.isdigit() else ''} ({', '.join(kernels)})")
-    return f"Other than the source says: {'; '.join(told)}."
+        if result.chosen:
+            written = constants.read(chapters.read(operation.source).text)
+            plain = {name: text if (text := written[name].text).isdigit() else "" for name in result.chosen}
+            values = [f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items()]
+            shared.setdefault(", ".join(values), []).append(name_at(result, results))
+    told = [f"{values} ({', '.join(kernels)})" for values, kernels in shared.items()]
+    return f"Other than the source says: {'; '.join(told)}." if told else ""
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
@@ -253,7 +250,12 @@ def in_common(results: Sequence[Result]) -> list[str]:
     """Return what the columns of bounds leave out, since it is the same of all kernels."""
     blocks = {result.block for result in results}
     parts = [f"block {dim_text(results[0].block)}"] if len(blocks) == 1 and results[0].block[0] else []
-    return [*parts, "all verified"] if all(verified(result) == "yes" for result in results) else parts
+    return [*parts, "all verified"] if all_verified(results) else parts
+
+
+def all_verified(results: Sequence[Result]) -> bool:
+    """Tell whether every result that there is is right; a kernel that was skipped has none, which its row says."""
+    return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
 def cpu_line(cpus: Sequence[CpuTime]) -> str:
@@ -391,7 +393,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
         *([] if alike else [replace(block, expendable=2)]),
         grid,
         *([Column("hazards", _hazards)] if any(result.hazards for result in results) else []),
-        *([] if all(verified(result) == "yes" for result in results) else [end]),
+        *([] if all_verified(results) else [end]),
     ]
 
 
@@ -407,7 +409,7 @@ def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
         if spent.per_request is None or spent.ideal_per_request is None:
             return NOTHING
         each = f"{spent.per_request:.3g}"
-        return each if met(result) else f"{each} ({spent.ideal_per_request:.3g})"
+        return f"{each} ({spent.ideal_per_request:.3g})" if spent.actual > NOTABLE * spent.ideal else each
 
     return Column(heading, text, expendable=expendable, dim=met)
 
@@ -430,9 +432,9 @@ def held_by(result: Result) -> str:
 
 
 def _at_least(result: Result) -> str:
-    """Return the longest limit."""
+    """Return the longest limit, or why there is none."""
     if not result.limits:
-        return "not priced" if result.status == "ok" else NOTHING
+        return "not priced" if result.status == "ok" else result.status
     return units.seconds(bound_s(result))
 
 
