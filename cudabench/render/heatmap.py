@@ -13,7 +13,7 @@ from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.measure import sweep
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
 from cudabench.plan.space import Axis, Refusal
-from cudabench.render.table import bound_s, device_line, held_by, priced_on, problem_line, waste
+from cudabench.render.table import at_least, device_line, held_by, priced_on, problem_line, waste
 from cudabench.results import columns, compare, stats, units
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def figures(result: Result) -> str:
         counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
         if result.limits:
             wasted = f", {waste(result)}" if waste(result) != columns.NOTHING else ""
-            return f"at least {units.seconds(bound_s(result))}, held by {held_by(result)}{wasted}"
+            return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
         return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
     parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
     if result.gflops is not None and is_arithmetic(result):
@@ -185,7 +185,7 @@ def metrics_of(results: Sequence[Result]) -> list[Metric]:
     priced: list[Metric] = []
     if len(set(bounds)) > 1:
         scale, unit = scale_of(bounds)
-        priced = [Metric(f"at least, {unit}", _bound, lambda v: units.digits(v / scale), more=False)]
+        priced = [Metric(f"at least, {unit}", _bound, lambda v: units.digits(v / scale, 3), more=False)]
     names = ("global sectors", "local sectors", "shared wavefronts", "instructions")
     varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
     counted = varying or ([] if priced else ["instructions"])
@@ -198,7 +198,7 @@ def is_arithmetic(result: Result) -> bool:
 
 
 def _bound(result: Result) -> float | None:
-    return bound_s(result) if result.limits else None
+    return verdict.bound(result) if result.limits else None
 
 
 def _counted(name: str, result: Result) -> float | None:

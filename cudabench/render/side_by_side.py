@@ -171,7 +171,6 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
     if not unlike:
         out.print()
         out.print("No access costs more or less in one than in the other.")
-    out.print()
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:

@@ -9,7 +9,7 @@ from cudabench.measure import sweep
 from cudabench.model import Result, dim_text
 from cudabench.plan.space import Axis, text_of
 from cudabench.render.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
-from cudabench.render.table import bound_s, device_line, fitting, held_by, priced_on, problem_line, waste
+from cudabench.render.table import at_least, device_line, fitting, held_by, priced_on, problem_line, waste
 from cudabench.results import compare, stats, units
 from cudabench.results.columns import Column
 from cudabench.results.ratio import CONFIDENCE, time_ratio
@@ -106,7 +106,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
             )
         return columns
     if any(r.limits for r in right):
-        columns.append(Column("at least", lambda r: units.seconds(bound_s(r)) if r.limits else ""))
+        columns.append(Column("at least", at_least))
         columns.append(Column("held by", held_by, right=False))
         columns.append(Column("waste", waste, right=False))
     names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)

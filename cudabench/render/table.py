@@ -149,7 +149,7 @@ def lowest_line(results: Sequence[Result]) -> str:
     for one in tied:
         held.setdefault(held_by(one), []).append(one.kernel)
     kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
-    return f"Lowest bound, {units.seconds(min(bound_s(one) for one in tied))}: {kernels}."
+    return f"Lowest bound, {at_least(tied[0])}: {kernels}."
 
 
 def waste_line(result: Result, name: str) -> str:
@@ -384,7 +384,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
     return [
         replace(number_, expendable=3),
         kernel,
-        Column("at least", _at_least),
+        Column("at least", at_least),
         Column("held by", held_by, right=False),
         Column("waste", waste, right=False),
         *(column for column in counts if any(column.text(result) != NOTHING for result in results)),
@@ -420,22 +420,16 @@ def waste(result: Result) -> str:
     return ", ".join(found) or NOTHING
 
 
-def bound_s(result: Result) -> float:
-    """Return the longest limit of a result that has limits."""
-    assert result.limits
-    return result.limits[0].time_s
-
-
 def held_by(result: Result) -> str:
     """Return what the longest limit is of."""
     return verdict.name(result.limits[0]) if result.limits else NOTHING
 
 
-def _at_least(result: Result) -> str:
-    """Return the longest limit, or why there is none."""
+def at_least(result: Result) -> str:
+    """Return the longest limit, to three digits as its order has it, or why there is none."""
     if not result.limits:
         return "not priced" if result.status == "ok" else result.status
-    return units.seconds(bound_s(result))
+    return units.seconds(result.limits[0].time_s, 3)
 
 
 def _explained(result: Result) -> str:
