@@ -55,7 +55,7 @@ def result(kernel: str, bound_us: float | None, sectors: int = 4, wavefronts: in
 
 
 def test_bounds_that_tie_are_ordered_by_waste() -> None:
-    """Bounds equal to three digits tie; among them the one that wastes least comes first, in a ladder and in a sweep."""
+    """Bounds equal to three digits tie; of them the one that wastes least comes first, in a ladder and in a sweep."""
     results = [
         result("wasteful", 36.62, sectors=8), result("slow", 42.4), result("good", 36.58), result("banks", 36.6, 4, 3)
     ]  # fmt: skip

@@ -721,7 +721,7 @@ def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
     assert ran.code == 0
     operation, found = operations.get("transpose"), load(path).results
     columns = table.with_detours(table.bounded_columns(found), operation, found)
-    kept, dropped = table.fitting(columns, found, 80)
+    kept, _ = table.fitting(columns, found, 80)
     widths = [max(map(len, [*c.heading.split("\n"), *map(c.text, found)])) for c in kept]
     assert sum(widths) + 2 * len(kept) - 2 <= 80
     headings = {column.heading for column in kept}

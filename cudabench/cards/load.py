@@ -79,6 +79,13 @@ def load(name: str) -> Card:
     )
 
 
+def default(architecture: str) -> Card | None:
+    """Return the card that counts are priced on where none is named; None where an architecture is not its own."""
+    card = replace(shipped(DEFAULT), named=False)
+    own = card.device.compute_capability.replace(".", "")
+    return card if architecture.removeprefix("sm_").rstrip("af") == own else None
+
+
 def results_file(name: str) -> str:
     """Return the path of a shipped card's results file where a name is a card's and no file's, else the name itself."""
     known = name.lower() in NAMES and not Path(name).exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -221,11 +220,7 @@ def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
         return cards.load(given["card"])
     if given.get("limits") and choice.kind == "sim":
         raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
-    if choice.kind == "cuda":
-        return None
-    card = replace(cards.load(cards.DEFAULT), named=False)
-    simulated = choice.architecture.removeprefix("sm_").rstrip("af")
-    return card if simulated == card.device.compute_capability.replace(".", "") else None
+    return cards.default(choice.architecture) if choice.kind == "sim" else None
 
 
 def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:

@@ -106,6 +106,8 @@ def best_lines(swept: Swept) -> list[str]:
     chosen = [result for result in swept.results if result.block in swept.best]
     if not chosen:
         return ["No block gave a right result."]
+    default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
+    chosen.sort(key=lambda result: result.block[: len(default)] != default)
     best = chosen[0]
     lines = [f"Best: {dim_text(best.block)}, {figures(best)}"]
     if best.time and swept.finals:
@@ -116,7 +118,6 @@ def best_lines(swept: Swept) -> list[str]:
     elif len(chosen) > 1:
         same = "The same bound, and no more waste" if swept.priced else "The same counts"
         lines.append(f"{same}: {', '.join(dim_text(result.block) for result in chosen[1:])}")
-    default = next((k.block for k in swept.operation.kernels if k.name == best.kernel), None)
     measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
     if measured and measured.block == best.block:
         lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
