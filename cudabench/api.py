@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cudabench import devices, operations, outputs
+from cudabench.cards import load as cards
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure.provenance import COMMAND
 from cudabench.measure.run import Outcome, Run
@@ -363,7 +364,8 @@ def _collected(
 ) -> Run:
     told = COMMAND.set(("(from Python)",))
     try:
-        one = Run(series, chosen, settings, request, trace=watch)
+        card = cards.default(chosen[0].architecture) if chosen[0].kind == "sim" else None
+        one = Run(series, chosen, settings, request, trace=watch, cards=(card,) if card else ())
         one.collect()
     finally:
         COMMAND.reset(told)

@@ -504,6 +504,8 @@ class Case:
     parameters: Mapping[str, str] = field(default_factory=dict)
     # The name of the operation's peer that is called in the place of launches; empty for a kernel.
     peer: str = ""
+    # Constants of the chapter that the kernel's own rule sets to another value for this launch.
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -1013,6 +1015,10 @@ class Result:
     parameters: Annotated[Mapping[str, str], "Of a point of a sweep: what it varies besides the block, by name."] = (
         field(default_factory=dict)
     )
+    chosen: Annotated[
+        Mapping[str, str],
+        "Constants of the chapter that the rung's rule sets to another value for this launch, by name.",
+    ] = field(default_factory=dict)
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
     banks: Annotated[
         tuple[BankRequest, ...] | None,

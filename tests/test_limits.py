@@ -670,7 +670,7 @@ def test_limits_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> None:
-    """A ladder has the column and a sentence a rung; explain the line; the file limits and no time."""
+    """A ladder has the column and says whose bounds they are; explain has the line; the file limits and no time."""
     path = tmp_path / "r.json"
     small = ("--size", "64", "64", "-d", "sim")
     ran = cudabench(
@@ -678,7 +678,7 @@ def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> No
     )
     assert ran.code == 0
     assert "at least" in ran.out
-    assert "lower bounds on H200" in ran.out
+    assert "bounds are of the H200 (measured)" in ran.out
     results = load(path).results
     assert all(result.limits and result.time is None and result.limits_on for result in results)
     ran = cudabench("explain", "transpose", "-k", "smem", *small, "--on", "A100")
@@ -711,7 +711,7 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
-    """Eighty columns hold names, sectors, wavefronts and the bound uncut; what goes says the same of every kernel."""
+    """Eighty columns hold names, bounds, what holds, waste and the sectors uncut; a wrong result has its column."""
     names = ["smem-unroll-pad", "naive-col-unroll"]
     path = tmp_path / "r.json"
     ran = cudabench(
@@ -720,14 +720,15 @@ def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.code == 0
     operation, found = operations.get("transpose"), load(path).results
-    columns = table.with_detours(table.simulated_columns(found), operation, found)
-    kept, dropped = table.fitting(columns, found, 80)
+    columns = table.with_detours(table.bounded_columns(found), operation, found)
+    kept, _ = table.fitting(columns, found, 80)
     widths = [max(map(len, [*c.heading.split("\n"), *map(c.text, found)])) for c in kept]
     assert sum(widths) + 2 * len(kept) - 2 <= 80
-    assert {"kernel", "shared\nwavefronts", "at least"} <= {column.heading for column in kept}
-    assert "verified" in {column.heading for column in dropped}
+    headings = {column.heading for column in kept}
+    assert {"kernel", "at least", "held by", "waste", "load\nsectors", "store\nsectors"} <= headings
+    assert "verified" not in {column.heading for column in columns}
     wrong = [replace(found[0], status="wrong"), found[1]]
-    kept, _ = table.fitting(table.simulated_columns(wrong), wrong, 80)
+    kept, _ = table.fitting(table.bounded_columns(wrong), wrong, 80)
     assert "verified" in {column.heading for column in kept}
 
 

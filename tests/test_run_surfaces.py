@@ -33,7 +33,7 @@ def test_a_surface(run: Runner, name: str) -> None:
     """What a kernel writes to a surface is what is expected of its array, and no access is a hazard."""
     ran = run(*CASES[name][0])
     assert ran.code == 0, ran.err + ran.out
-    assert "yes" in ran.out
+    assert "all verified" in ran.out
 
 
 def test_a_surface_is_saved(run: Runner, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_line_that_is_suggested(run: Runner, kernel: str, given: str) -> Non
     assert words
     ran = run(*words)
     assert ran.code == 0, ran.err
-    assert "none" in ran.out  # of hazards
+    assert "hazards" not in ran.out  # the column is there only where some are
 
 
 WITHIN = """

@@ -184,7 +184,7 @@ def test_best_is_printed_as_the_command_that_repeats_it(cudabench: Runner) -> No
     assert [result["parameters"] for result in document["results"]] == [{"B": "64"}, {"B": "128"}]
     assert all(result["verification"]["mismatches"] == 0 for result in document["results"])
     assert "Left out: B=2048: --block 2048 has 2048 threads" in ran.out
-    assert "=: the same counts" in ran.out
+    assert "=: the same bound, and no more waste" in ran.out
     (line,) = (line for line in ran.out.splitlines() if line.startswith("Repeat: "))
     words = shlex.split(line.removeprefix("Repeat: cudabench "))
     assert cudabench(*words).code == 0

@@ -19,6 +19,7 @@ from cudabench.text import line
 SCHEMA = "cudabench/1"
 MEASURED = ("h200", "h100")  # cards of which the package has a file of `cudabench ceilings`
 NAMES = (*MEASURED, *datasheets.SHEETS)
+DEFAULT = "h100"  # what the simulator's counts are priced on where no card is named
 MOST_BYTES = 64 << 20
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
@@ -27,7 +28,7 @@ _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 class Card:
     """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own.
 
-    key: what --on calls it. per_hour: what it costs, where somebody said so.
+    key: what --on calls it. per_hour: what it costs, where somebody said so. named: whether the user chose it.
     """
 
     device: DeviceInfo
@@ -35,6 +36,7 @@ class Card:
     file: str = ""
     key: str = ""
     per_hour: float | None = None
+    named: bool = True
 
     @property
     def architecture(self) -> str:
@@ -83,6 +85,12 @@ def load(name: str) -> Card:
         f"--on {line(name)} is not a card that cudabench knows.{near} Use {', '.join(NAMES)}, or a file of "
         "'cudabench ceilings --json'."
     )
+
+
+def default(architecture: str) -> Card | None:
+    """Return the card that counts are priced on where none is named; None where an architecture is not its own."""
+    card = replace(shipped(DEFAULT), named=False)
+    return card if architecture.rstrip("af") == card.architecture else None
 
 
 def _plain(name: str) -> str:

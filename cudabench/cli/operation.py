@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -38,6 +39,9 @@ TYPES = {
     "fp64": "float64", "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "__half": "float16",
     "bf16": "bfloat16", "__nv_bfloat16": "bfloat16", "int": "int32", "i32": "int32", "i8": "int8", "char": "int8",
 }  # fmt: skip
+
+
+OUTPUTS = ("json_path", "report_path", "quiet")  # options of no command that is printed
 
 
 def operation_command(name: str) -> click.Command:
@@ -193,7 +197,18 @@ def _run(name: str, **given: Any) -> int:
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     settings = families.settings(given, simulated=chosen[0].kind == "sim")
     cards = several.cards if several else families.priced(given, chosen[0])
-    return measure(series, chosen, settings, record, output, limits, cards=cards, counted=given["limits"])
+    more = None if several else partial(explaining, click.get_current_context(), name, given)
+    return measure(series, chosen, settings, record, output, limits, cards=cards, counted=given["limits"], more=more)
+
+
+def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
+    """Return the command that explains a kernel of an operation as it was asked for."""
+    from cudabench.cli.explain import explain_command
+
+    _, block = positional(given["words"], (), None)
+    words = families.retyped(ctx, explain_command(name), ("words", "kernels", *OUTPUTS))
+    words += ["--block", *map(str, block)] if block else []
+    return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
@@ -233,8 +248,12 @@ def measure(
     *,
     cards: Sequence[Card] = (),
     counted: bool = False,
+    more: Callable[[str], str] | None = None,
 ) -> int:
-    """Run all series, show their tables, and return the exit code; cards, counted: as `Run` has them."""
+    """Run all series, show their tables, and return the exit code.
+
+    cards, counted: as `Run` has them. more: returns the command that explains a kernel.
+    """
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
@@ -244,7 +263,7 @@ def measure(
         record=bool(output.report), cards=cards, counted=counted,
     )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
-    outputs.carry_out(run, output, run.collect, outputs.tables)
+    outputs.carry_out(run, output, run.collect, partial(outputs.tables, more=more))
     code = exit_code(run.file.results, limits, outputs.say)
     return code or output.lacking(run)
 

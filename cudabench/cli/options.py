@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cudabench.cards import load as cards
 from cudabench.cli import complete
@@ -19,6 +20,7 @@ from cudabench.results.thresholds import THRESHOLDS
 if TYPE_CHECKING:
     from cudabench.devices import Choice
 
+UNPRICED = "none"  # of --on: counts alone
 SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
 
 
@@ -189,8 +191,9 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         "--on",
         "card",
         metavar="CARD,...|all",
-        help="Simulator only: the least time on a card, such as h100, on several, on all, or FILE.json of 'ceilings'.",
-        shell_complete=complete.words((*cards.NAMES, "all")),
+        help=f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
+        "FILE.json of 'ceilings'.",
+        shell_complete=complete.words((*cards.NAMES, "all", UNPRICED)),
     )
     limits = option(
         "--limits", is_flag=True, help="GPU only: also count accesses in the simulator and name the limiting resource."
@@ -204,7 +207,7 @@ def on_device(given: dict[str, Any]) -> str:
     Raises UsageError where another architecture is named.
     """
     device: str = given["device"]
-    if given.get("card") is None:
+    if given.get("card") in (None, UNPRICED):
         return device
     from cudabench import devices
 
@@ -221,7 +224,12 @@ def on_device(given: dict[str, Any]) -> str:
 
 
 def priced(given: dict[str, Any], choice: Choice) -> tuple[cards.Card, ...]:
-    """Return the card of --on, none without. Raises UsageError where --on or --limits do not fit the device."""
+    """Return the card of --on; without it in the simulator the default, where its architecture is simulated; else none.
+
+    Raises UsageError where --on or --limits do not fit the device.
+    """
+    if given.get("card") == UNPRICED:
+        return ()
     if given.get("card") is not None:
         if choice.kind == "cuda":
             raise UsageError(
@@ -232,7 +240,23 @@ def priced(given: dict[str, Any], choice: Choice) -> tuple[cards.Card, ...]:
         return (cards.load(given["card"]),)
     if given.get("limits") and choice.kind == "sim":
         raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
-    return ()
+    card = cards.default(choice.architecture) if choice.kind == "sim" else None
+    return () if card is None else (card,)
+
+
+def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:
+    """Return the options that were typed and that another command takes too, as words, but for those left out."""
+    words = []
+    for param in other.params:
+        given = ctx.params.get(param.name or "")
+        typed = ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
+        if not typed or param.name in left_out or given in (None, (), False):
+            continue
+        flag = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
+        for value in given if param.multiple or param.nargs == -1 else (given,):
+            plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
+            words += flag if value is True else [*flag, *map(str, plain)]
+    return words
 
 
 def print_option() -> click.Option:

@@ -16,6 +16,7 @@ from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.render.progress import Progress
 
 if TYPE_CHECKING:
+    from cudabench.cards.load import Card
     from cudabench.results.file import ResultsFile
 
 
@@ -122,7 +123,7 @@ class Screen(Listener):
 
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
-    announce(run.devices, output)
+    announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped: BaseException | None = None
     try:
         work()
@@ -134,14 +135,18 @@ def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable
         raise stopped
 
 
-def announce(devices: Sequence[Choice], output: Output) -> None:
-    """Print what is to be known of the device, in the first line of the output; if quiet, on standard error."""
+def announce(devices: Sequence[Choice], output: Output, card: Card | None = None) -> None:
+    """Print what is to be known of the device, in the first line of the output, with the card that counts are priced
+    on; if quiet, the device alone on standard error."""
     note = devices[0].note
     if note and output.quiet:
         say(note)
     elif note:
         from cudabench.render import console
 
+        if card is not None:
+            other = "" if card.named else "; --on takes another card"
+            note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
         console.tables(output.to_stdout).print(note)
 
 
@@ -175,8 +180,8 @@ def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path)
     write_whole(target, report.page(files, names).encode())
 
 
-def tables(run: Run, output: Output) -> None:
-    """Print a table for each series that has results, or the one value that is asked for."""
+def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
+    """Print a table for each series that has results, or the one value that is asked for; more: as `table.show`."""
     if output.key is not None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
@@ -191,7 +196,10 @@ def tables(run: Run, output: Output) -> None:
             if run.by_card:
                 cards.show(out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings)
                 continue
-            table.show(out, err, first.operation, run.file.devices, results, cpus, first.settings)
+            table.show(
+                out, err, first.operation, run.file.devices, results, cpus, first.settings,
+                announced=bool(run.devices[0].note), more=more,
+            )  # fmt: skip
 
 
 def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -236,12 +238,25 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
-        return measure(series, choices, settings, record, output, limits, cards=cards, counted=given["limits"])
+        return measure(
+            series, choices, settings, record, output, limits, cards=cards, counted=given["limits"],
+            more=None if several else partial(_explaining, ctx),
+        )  # fmt: skip
     if several:
         raise UsageError(
             f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
         )
     return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], cards)
+
+
+def _explaining(ctx: click.Context, kernel: str) -> str:
+    """Return the command that explains a kernel with the arguments that were typed."""
+    from cudabench.cli.explain import explain_file
+    from cudabench.cli.operation import OUTPUTS
+
+    words = families.retyped(ctx, explain_file(), ("file", "kernels", *OUTPUTS))
+    file = [ctx.params["file"]] if ctx.params["file"] else []
+    return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
 
 
 def _fuzzed(

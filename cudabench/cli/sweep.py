@@ -470,6 +470,7 @@ def _show(
         plan.axes,
         None if asked.space else len(plan.points),
         given["resume"] or given["json_path"],
+        bool(run.devices[0].note),
     )
     out = console.tables(output.to_stdout)
     if run.by_card:

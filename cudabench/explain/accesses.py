@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cudabench.model import Access
+
+# What one of each keeps an SM's share of a unit busy for, on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes
+# a cycle; shared memory passes one wavefront a cycle.
+SECTOR_CYCLES = 1.75
+WAVEFRONT_CYCLES = 1.0
+NOTABLE = 1.05  # times the ideal: less is not worth a word
+CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 
 
 @dataclass(frozen=True)
@@ -51,3 +58,35 @@ def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
     return Cost(
         sum(each.requests for each in costs), sum(each.actual for each in costs), sum(each.ideal for each in costs)
     )
+
+
+@dataclass(frozen=True)
+class Excess:
+    """What accesses cost in one unit, sectors or wavefronts, over what would do: how many times that, and the cycles of
+    what is over."""
+
+    unit: str
+    times: float
+    cycles: float
+
+
+def over(access: Access) -> float:
+    """Return the cycles of what the requests of one row cost over the ideal."""
+    spent = cost(access)
+    return (spent.actual - spent.ideal) * CYCLES[unit(access.space)]
+
+
+def wasted(rows: Iterable[Access]) -> float:
+    """Return the cycles of what all accesses cost over the ideal: what orders kernels whose bounds are equal."""
+    return sum(map(over, rows))
+
+
+def excesses(rows: Sequence[Access]) -> list[Excess]:
+    """Return what all accesses cost over the ideal by unit, the most cycles first, without what is not worth a word."""
+    found = []
+    for name in CYCLES:
+        own = [row for row in rows if unit(row.space) == name]
+        actual, ideal = sum(cost(row).actual for row in own), sum(cost(row).ideal for row in own)
+        if ideal and actual > NOTABLE * ideal:
+            found.append(Excess(name, actual / ideal, wasted(own)))
+    return sorted(found, key=lambda one: -one.cycles)

@@ -249,13 +249,14 @@ def _tensor_rates(card: Card) -> dict[str, float]:
     return found
 
 
-def roofs(card: Card) -> dict[str, float | str | None]:
-    """Return what a roofline is drawn of: the card, GB/s of its memory, GFLOP/s by number format, and 10^9 warp
-    instructions a second; None: unknown."""
+def roofs(card: Card) -> dict[str, float | str | bool | None]:
+    """Return what a roofline is drawn of: the card, and whether nobody named it; GB/s of its memory, GFLOP/s by number
+    format, and 10^9 warp instructions a second; None: unknown."""
     rates = Rates.of(card)
     formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
     return {
         "card": card.title,
+        "default": not card.named,
         "memory_gbps": rates.memory / 1e9 if rates.memory else None,
         "issue_ginstructions": rates.issue / 1e9,
         **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name in _FLOATS},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from cudabench.explain.limits import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.model import Limit, Result
@@ -30,6 +31,11 @@ _IDEAS = {
     "tail": ("each row", "cuts", "pieces", "piece"),
     "launch": ("one launch", "single"),
 }
+
+
+def bound(result: Result) -> float:
+    """Return the longest limit of a result, to three digits: bounds that differ by less are equal; infinite without."""
+    return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
 def name(limit: Limit) -> str:

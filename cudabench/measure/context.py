@@ -201,6 +201,7 @@ def describe(case: Case, device: str) -> Result:
         device=device,
         status="ok",
         parameters=case.parameters,
+        chosen=case.chosen,
         peer=case.peer.partition("-")[0] or None,
     )
 

@@ -197,10 +197,11 @@ class SimulatedRun(RunContext):
                 result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
         several = len(self.cards) > 1
         if mine := [one for one in self.cards if not several or one.architecture == self.device.architecture]:
-            found = by_card(self.device, case, run, mine, self.settings, result.bytes)
-            result = replace(result, limits=found[0].limits, limits_on=found[0].on)
-            if several or mine[0].per_hour is not None:
-                result = replace(result, limits_by_card=found)
+            with suppress(CudabenchError):  # the counts stand; the row says that it has no bound
+                found = by_card(self.device, case, run, mine, self.settings, result.bytes)
+                result = replace(result, limits=found[0].limits, limits_on=found[0].on)
+                if several or mine[0].per_hour is not None:
+                    result = replace(result, limits_by_card=found)
         buffers = self.operation.buffers(self.problem)
         if run.report.trace:
             tiles = drawings.tiles(run.report, case)

@@ -5,8 +5,8 @@ then measured again in rounds, each round in the opposite order of the one befor
 throttles does not favour the point that came first. Their samples of all rounds together give the final figures, and
 what a point's median moves from round to round says how much a difference between two points means.
 
-The simulator has no noise: one pass, and points are ordered by the longest of their limits where a card is priced, else
-by the unit that their counts keep busiest.
+The simulator has no noise: one pass, and points are ordered by their bound on the card that is priced, those of one
+bound by what they waste; without a card by the unit that their counts keep busiest.
 
 Points of one problem compete; each problem, another size, type or distribution of the inputs, has a best of its own.
 """
@@ -22,6 +22,8 @@ from typing import Any
 
 from cudabench import operations
 from cudabench.errors import UsageError
+from cudabench.explain import verdict
+from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
 from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
@@ -41,11 +43,7 @@ CLOSE = 0.03  # of the best time: blocks within it are measured again
 MOST_FINALISTS = 6
 ROUNDS = 4  # even, so that every block comes as often early as late
 
-# What one of each keeps an SM's share of a unit busy for, on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes
-# a cycle; shared memory passes one wavefront a cycle; four schedulers issue an instruction each.
-SECTOR_CYCLES = 1.75
-WAVEFRONT_CYCLES = 1.0
-INSTRUCTION_CYCLES = 0.25
+INSTRUCTION_CYCLES = 0.25  # four schedulers issue an instruction each
 
 
 # Which points ---------------------------------------------------------------------------------------------------------
@@ -266,17 +264,16 @@ def ties(finals: Sequence[Final]) -> list[Final]:
 
 
 def cost(result: Result) -> tuple[float, ...]:
-    """Return what orders points, least first: the time; in the simulator the longest limits on the card that is priced,
-    else the cycles of the busiest unit, then counts.
+    """Return what orders points, least first: the time; in the simulator the bound on the card that is priced and what
+    is wasted, else the cycles of the busiest unit, then counts.
 
     Adding counts up would let a unit that is idle decide. The cycles are no time and are shown nowhere: latency and
     occupancy are not in them.
     """
     if result.time:
         return (result.time.median_s,)
-    limits = getattr(result, "limits", None)
-    if limits:
-        return (limits[0].time_s, *(limit.time_s for limit in limits[1:]))
+    if result.limits:
+        return (verdict.bound(result), wasted(result.access or ()))
     counted = compare.counts(result)
     sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
     wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("instructions", 0)

@@ -450,8 +450,14 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
         wanted = {name: text for name, text in defines.items() if _expects_macro(one.text.text, name)}
         defines = wanted | dict(request.defines)
+    chosen = {} if kernel.launches else _chosen(kernel, asked, macros, {**fixed, **given})
     return replace(
-        _unplanned(operation, one, problem), block=block, grid=grid, launches=tuple(launches), defines=defines
+        _unplanned(operation, one, problem),
+        block=block,
+        grid=grid,
+        launches=tuple(launches),
+        defines=defines,
+        chosen={name: text for name, text in chosen.items() if name in defines},
     )
 
 
@@ -495,6 +501,13 @@ def _geometry(
                 ) from None
     defines = {**fixed, **kernel.defines(seen), **numbers}
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
+
+
+def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the constants of the chapter that the kernel's rule sets to another value than stands there."""
+    plain = Constants(macros, given, asked.itemsize)
+    ruled = (name for name in kernel.defines(asked) if name in macros and name not in given)
+    return {name: str(asked[name]) for name in ruled if asked[name] != plain[name]}
 
 
 def _check_defines(

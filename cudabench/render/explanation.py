@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import cost, unit
+from cudabench.explain.accesses import cost, over, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
 from cudabench.model import (
@@ -50,30 +50,49 @@ def show(
         out.print(Text(f"{result.status}: {result.reason}", style="red" if result.status == "failed" else "dim"))
         given(out, result.warnings)
         return
-    out.print(summary(result))
+    for row in result.hazards or ():
+        hazard(out, row)
+    for text in changes(result):
+        out.print(Text(text, style="yellow"))
+    out.print()
     if result.limits:
         out.print(Text(verdict.line(result), style="bold"))
         out.print(Text(verdict.sentence(result, ladder, ideas or {})))
         if verdict.of_a_datasheet(result):
             out.print(Text(verdict.NOT_OF_A_DATASHEET, style="dim"))
+    out.print(summary(result))
     out.print()
-    accesses(out, result.access or (), costly_lines(result))
-    branches(out, result.branches or (), result.instructions or 0)
-    if result.imbalance is not None:
-        out.print(Text(result.imbalance.advice, style="yellow"))
+    accesses(out, result.access or ())
+    branches(out, costly_branches(result), result.instructions or 0)
     if threads:
         thread_picture(out, result.threads or ())
     if banks:
         bank_pictures(out, result.banks or (), result.access or ())
-    hazards(out, result.hazards or (), result.warnings)
+    if result.hazards:
+        given(out, result.warnings)
+    else:
+        hazards(out, (), result.warnings)
     if result.verification and result.verification.mismatches:
         out.print(Text(f"wrong: {result.reason}", style="red"))
+
+
+NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
+
+
+def changes(result: Result) -> list[str]:
+    """Return what to change, what costs most first: lines by their waste, then arithmetic, branches and blocks."""
+    rows = sorted(by_line(result.access or ()), key=over, reverse=True)
+    found = [*advice_lines(rows), *costly_lines(result), *branch_lines(costly_branches(result))]
+    if result.imbalance is not None:
+        found.append(result.imbalance.advice)
+    return found or ([] if result.hazards else [NOTHING_TO_CHANGE])
 
 
 def title(result: Result) -> str:
     """Return the kernel with its launch: 'transpose smem-pad, 4096 x 4096 float32, block 32 x 8, grid 128 x 512'."""
     shape = " ".join(part for part in (units.size(result), result.dtype) if part)
     launch = f", block {dim_text(result.block)}, grid {dim_text(result.grid)}" if result.block[0] else ""
+    launch += "".join(f", {name}={value}" for name, value in result.chosen.items())
     return f"{result.operation} {result.kernel}, {shape}{launch} ({result.source})"
 
 
@@ -152,8 +171,8 @@ def left_out(out: Console, columns: Sequence[str]) -> None:
         out.print(Text(f"Left out for want of room: {', '.join(columns)}; {where}", style="dim"))
 
 
-def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) -> None:
-    """Print the table of accesses, a row a line, array and kind, then the advice by line and further notes."""
+def accesses(out: Console, rows: Sequence[Access]) -> None:
+    """Print the table of accesses, a row a line, array and kind."""
     from rich.table import Table
     from rich.text import Text
 
@@ -180,11 +199,6 @@ def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) ->
         table.add_row(*cells, style=style)
     out.print(table)
     left_out(out, [column.heading for column in COLUMNS if column not in columns])
-    lines = [*advice_lines(rows), *notes]
-    if lines:
-        out.print()
-    for text in lines:
-        out.print(Text(text, style="yellow"))
     reasons: dict[str, list[int]] = {}
     for row in rows:
         if row.inexact and row.line not in reasons.setdefault(row.inexact, []):
@@ -232,16 +246,22 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
-    """Print the branches that part warps and cost something by it; instructions: of the whole launch."""
-    from rich.table import Table
-    from rich.text import Text
+def costly_branches(result: Result) -> list[Branch]:
+    """Return the branches that part warps and cost something by it."""
 
     def idle(row: Branch) -> float:
         """Return the warp instructions that full warps would have saved."""
         return row.instructions * (1 - (row.threads_per_instruction or WARP) / WARP)
 
-    costly = [row for row in rows if row.divergent and idle(row) > NOTABLE * instructions]
+    most = NOTABLE * (result.instructions or 0)
+    return [row for row in result.branches or () if row.divergent and idle(row) > most]
+
+
+def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
+    """Print costly branches; instructions: of the whole launch."""
+    from rich.table import Table
+    from rich.text import Text
+
     if not costly:
         return
     out.print()
@@ -268,8 +288,6 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
     )
-    for text in branch_lines(costly):
-        out.print(Text(text, style="yellow"))
 
 
 def branch_lines(rows: Sequence[Branch]) -> list[str]:

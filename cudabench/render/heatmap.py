@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
+from cudabench.explain import verdict
+from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.measure import sweep
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
 from cudabench.plan.space import Axis, Refusal
-from cudabench.render.table import device_line, problem_line
-from cudabench.results import compare, stats, units
+from cudabench.render.table import at_least, device_line, held_by, priced_on, problem_line, waste
+from cudabench.results import columns, compare, stats, units
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +25,12 @@ BAD = {"wrong": "WRONG", "failed": "failed", "skipped": "skipped"}
 SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # of the 256 colours: grey, dark is slow
 BAR = 30
 ORDER = (
-    f"Ordered by the busiest unit, with {sweep.SECTOR_CYCLES:g} cycles a sector, {sweep.WAVEFRONT_CYCLES:g} a "
+    f"Ordered by the busiest unit, with {SECTOR_CYCLES:g} cycles a sector, {WAVEFRONT_CYCLES:g} a "
     f"wavefront, {sweep.INSTRUCTION_CYCLES:g} an instruction; latency and occupancy are not in it."
+)
+PRICED = (
+    "Ordered by the bound on the card, which is no time, then by sectors and wavefronts over the ideal; of two bounds "
+    "within 10% it does not say which kernel is faster."
 )
 ARITHMETIC = 10  # operations a byte, under which memory bounds a kernel on every current card
 
@@ -53,6 +60,12 @@ class Swept:
     axes: tuple[Axis, ...] = ()
     planned: int | None = None  # points; None where they are searched
     file: str | None = None  # where the results are kept
+    announced: bool = False  # whether the device is said already
+
+    @property
+    def priced(self) -> bool:
+        """Whether points are ordered by their bound on a card."""
+        return self.device.kind == "sim" and bool(priced_on(self.results))
 
     @property
     def best(self) -> list[Dim]:
@@ -71,7 +84,8 @@ def report(out: Console, swept: Swept) -> None:
     if not swept.results:
         return
     first = swept.results[0]
-    out.print(Text(device_line(swept.device), style="bold"))
+    if not swept.announced:
+        out.print(Text(device_line(swept.device, priced_on(swept.results)), style="bold"))
     out.print(
         f"{first.kernel}, {problem_line(swept.operation, swept.results, swept.settings, swept.device)}", soft_wrap=True
     )
@@ -80,7 +94,7 @@ def report(out: Console, swept: Swept) -> None:
     for line in best_lines(swept):
         out.print(Text(line), soft_wrap=True)
     if swept.device.kind == "sim":
-        out.print(Text(ORDER, style="dim"))
+        out.print(Text(PRICED if swept.priced else ORDER, style="dim"))
     for line in trouble_lines(swept):
         out.print(Text(line, style="dim"))
 
@@ -92,6 +106,8 @@ def best_lines(swept: Swept) -> list[str]:
     chosen = [result for result in swept.results if result.block in swept.best]
     if not chosen:
         return ["No block gave a right result."]
+    default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
+    chosen.sort(key=lambda result: result.block[: len(default)] != default)
     best = chosen[0]
     lines = [f"Best: {dim_text(best.block)}, {figures(best)}"]
     if best.time and swept.finals:
@@ -100,8 +116,8 @@ def best_lines(swept: Swept) -> list[str]:
         if tied:
             lines.append(f"As fast, within the spread: {', '.join(tied)}")
     elif len(chosen) > 1:
-        lines.append(f"The same counts: {', '.join(dim_text(result.block) for result in chosen[1:])}")
-    default = next((k.block for k in swept.operation.kernels if k.name == best.kernel), None)
+        same = "The same bound, and no more waste" if swept.priced else "The same counts"
+        lines.append(f"{same}: {', '.join(dim_text(result.block) for result in chosen[1:])}")
     measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
     if measured and measured.block == best.block:
         lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
@@ -126,6 +142,9 @@ def figures(result: Result) -> str:
     """Return what a block reached: time with its spread and bandwidth, or counts."""
     if result.time is None:
         counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
+        if result.limits:
+            wasted = f", {waste(result)}" if waste(result) != columns.NOTHING else ""
+            return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
         return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
     parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
     if result.gflops is not None and is_arithmetic(result):
@@ -163,14 +182,24 @@ def metrics_of(results: Sequence[Result]) -> list[Metric]:
         return [
             Metric(unit, lambda r: r.time.median_s if r.time else None, lambda v: units.digits(v / scale), more=False)
         ]
+    bounds = [bound for r in right if (bound := verdict.bound(r)) < inf]
+    priced: list[Metric] = []
+    if len(set(bounds)) > 1:
+        scale, unit = scale_of(bounds)
+        priced = [Metric(f"at least, {unit}", _bound, lambda v: units.digits(v / scale, 3), more=False)]
     names = ("global sectors", "local sectors", "shared wavefronts", "instructions")
     varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
-    return [Metric(name, partial(_counted, name), short_count, more=False) for name in varying or ["instructions"]]
+    counted = varying or ([] if priced else ["instructions"])
+    return priced + [Metric(name, partial(_counted, name), short_count, more=False) for name in counted]
 
 
 def is_arithmetic(result: Result) -> bool:
     """Tell whether a result is better said in operations than in bytes: ten of them or more a byte."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
+
+
+def _bound(result: Result) -> float | None:
+    return verdict.bound(result) if result.limits else None
 
 
 def _counted(name: str, result: Result) -> float | None:

@@ -12,10 +12,8 @@ from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
 from cudabench.model import Access, BankRequest, Result
 from cudabench.render.explanation import (
-    advice_lines,
     bank_pictures,
-    branch_lines,
-    costly_lines,
+    changes,
     hazards,
     left_out,
     plain,
@@ -42,19 +40,15 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     for result in (old, new):
         out.print()
         out.print(Text(title(result), style="bold"))
+        for text in changes(result):
+            out.print(Text(text, style="yellow"))
         out.print(summary(result))
         if result.limits:
             out.print(Text(verdict.line(result), style="bold"))
     out.print()
     found = pairs(by_line(old.access or ()), by_line(new.access or ()))
     table(out, old, new, found)
-    changes(out, old, new, found)
-    for result in (old, new):
-        accesses = advice_lines(by_line(result.access or ()))
-        for text in (*accesses, *costly_lines(result), *branch_lines(result.branches or ())):
-            out.print(Text(f"{result.kernel}, {text}", style="yellow"))
-        if result.imbalance is not None:
-            out.print(Text(f"{result.kernel}, {result.imbalance.advice}", style="yellow"))
+    different(out, old, new, found)
     for result in (old, new):
         if threads:
             out.print()
@@ -146,14 +140,14 @@ def changed(old: Access | None, new: Access | None) -> str:
     return f"<- {units.digits(after / max(before, 1), 2)} times more {what}"
 
 
-def changes(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
+def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
     """Print the lines that changed, and for shared memory which bank each lane meets."""
     from rich.text import Text
 
-    different = [(b, a) for b, a in found if changed(b, a)]
+    unlike = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
-    for before, after in different:
+    for before, after in unlike:
         one = before or after
         assert one is not None
         requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
@@ -174,10 +168,9 @@ def changes(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> No
             for result, request in zip((old, new), requests, strict=True):
                 if request:
                     strip(out, f"{result.kernel:{width}}", request)
-    if not different:
+    if not unlike:
         out.print()
         out.print("No access costs more or less in one than in the other.")
-    out.print()
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:

@@ -11,8 +11,8 @@ from cudabench.measure import sweep
 from cudabench.model import Result, dim_text
 from cudabench.plan.space import Axis, text_of
 from cudabench.render import cards as by_card
-from cudabench.render.heatmap import BAD, ORDER, Swept, figures, interrupted, is_arithmetic
-from cudabench.render.table import device_line, problem_line
+from cudabench.render.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
+from cudabench.render.table import at_least, device_line, fitting, held_by, priced_on, problem_line, waste
 from cudabench.results import compare, stats, units
 from cudabench.results.columns import Column
 from cudabench.results.ratio import CONFIDENCE, time_ratio
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20  # of one problem
 MOST_REASONS = 5
-PRICED = "Ordered by the longest limit on the card, a lower bound: of two within 10% it does not say which is faster."
+BESIDE = 10  # columns for the mark and for what is said of a point that is not right
 MEASURED = (
     "*: the best. =: not to be told from it, since the {confidence:.0%} interval of their ratio holds 1. time: median "
     "of the samples, and half their interquartile range. slower: than the best. Points within {close:.0%} of the best "
     "were measured again, in {rounds} rounds in turns."
 )
-COUNTED = "*: the best. =: the same counts. Nothing is timed in the simulator."
+COUNTED = "*: the best. =: the same {of}. Nothing is timed in the simulator."
 
 
 def report(out: Console, swept: Swept) -> None:
@@ -37,7 +37,8 @@ def report(out: Console, swept: Swept) -> None:
 
     if not swept.results:
         return
-    out.print(Text(device_line(swept.device), style="bold"))
+    if not swept.announced:
+        out.print(Text(device_line(swept.device, priced_on(swept.results)), style="bold"))
     groups = sweep.by_problem(swept.results, swept.axes)
     for problem, results in groups.items():
         line = problem_line(swept.operation, results, swept.settings, swept.device)
@@ -80,10 +81,12 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
 
 def _legend(swept: Swept) -> list[str]:
     if swept.device.kind == "sim":
-        priced = any(result.limits for result in swept.results)
-        how = PRICED if priced else ORDER
-        return [COUNTED, how]
+        return [COUNTED.format(of=_alike(swept)), PRICED if swept.priced else ORDER]
     return [MEASURED.format(confidence=CONFIDENCE, close=sweep.CLOSE, rounds=sweep.ROUNDS)]
+
+
+def _alike(swept: Swept) -> str:
+    return "bound, and no more waste" if swept.priced else "counts"
 
 
 def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep.Final]:
@@ -113,7 +116,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
     if not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1 and not all(shown):
         columns.append(Column("block", lambda r: dim_text(r.block)))
     if len({r.registers for r in results if r.registers}) > 1:
-        columns.append(Column("registers", lambda r: str(r.registers or "")))
+        columns.append(Column("registers", lambda r: str(r.registers or ""), expendable=2))
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
         columns.append(Column("time", lambda r: units.seconds(r.time.median_s) if r.time else ""))
@@ -126,12 +129,18 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
                 Column("of copy", lambda r: "" if r.copy_fraction is None else units.percent(r.copy_fraction))
             )
         return columns
-    if any(getattr(r, "limits", None) for r in right):
-        columns.append(Column("at least", lambda r: units.seconds(sweep.cost(r)[0]) if r.limits else ""))
+    if any(r.limits for r in right):
+        columns.append(Column("at least", at_least))
+        columns.append(Column("held by", held_by, right=False))
+        columns.append(Column("waste", waste, right=False))
     names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)
-    columns += [Column(name, _count(name)) for name in names]
+    columns += [
+        Column(name.replace(" ", "\n"), _count(name), expendable=1 if name == "instructions" else 3) for name in names
+    ]
     if len({r.occupancy.fraction for r in right if r.occupancy}) > 1:
-        columns.append(Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else ""))
+        columns.append(
+            Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2)
+        )
     return columns
 
 
@@ -147,11 +156,11 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[in
     from rich.table import Table
     from rich.text import Text
 
-    columns = _columns(swept, results)
+    columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     for column in columns:
-        table.add_column(column.heading, justify="right", overflow="fold")
+        table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
     timed = any(result.time for result in results)
     table.add_column("slower" if timed else "", justify="right")
     order = sorted(range(len(results)), key=lambda at: _rank(results[at], marks.get(at, "")))
@@ -194,7 +203,7 @@ def best_lines(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -
         lines.append(f"{others} cannot be told from it: take whichever suits.")
     elif equal:
         have = "have" if equal > 1 else "has"
-        lines.append(f"{others} {have} the same counts; which is faster, only a GPU can tell.")
+        lines.append(f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell.")
     elif chosen.time and len(finals) > 1 and (second := finals[1].result).time:
         moved = max(final.moved for final in finals)
         ratio = time_ratio(chosen.time, second.time, moved, run_to_run_s=0.0)

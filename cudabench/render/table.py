@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import total
+from cudabench.explain.accesses import NOTABLE, Cost, excesses, over, total, wasted
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
-from cudabench.plan import chapters
+from cudabench.plan import chapters, constants
+from cudabench.render.explanation import shortened
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.ratio import RUN_TO_RUN_S
@@ -28,20 +30,30 @@ def show(
     results: Sequence[Result],
     cpus: Sequence[CpuTime],
     settings: Settings,
+    *,
+    announced: bool = False,
+    more: Callable[[str], str] | None = None,
 ) -> None:
-    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one a size."""
+    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one a size.
+
+    announced: the device is said already. more: the command that shows more of a kernel.
+    """
     from rich.text import Text
 
     if not results:
         return
     device = devices[0]
-    for each in devices:
-        out.print(Text(device_line(each), style="bold"))
+    bounded = device.kind == "sim" and any(result.limits_on for result in results)
+    for each in () if announced else devices:
+        out.print(Text(device_line(each, priced_on(results)), style="bold"))
     if len(devices) > 1:  # the cards of a kernel under each other
         order = list(dict.fromkeys(name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
-    columns = timed_columns(operation, results) if device.kind == "cuda" else simulated_columns(results)
+    if device.kind == "cuda":
+        columns = timed_columns(operation, results)
+    else:
+        columns = bounded_columns(results) if bounded else simulated_columns(results)
     columns = with_detours(columns, operation, results)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
@@ -55,10 +67,15 @@ def show(
     if dropped:
         left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
         out.print(Text(f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", style="dim"))
-    if device.kind == "sim":
+    if bounded:
+        conclude(out, results, more)
+    elif device.kind == "sim":
         out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
-    for text in limit_lines(operation, results):
-        out.print(Text(text))
+    else:
+        for text in limit_lines(operation, results):
+            out.print(Text(text))
+    if said := chosen_line(operation, results):
+        out.print(Text(said, style="dim"))
     for (status, reason), kernels in reasons(results).items():
         style = "dim" if status == "skipped" else "red"
         out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
@@ -101,6 +118,62 @@ def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
     return [*lines, *(f"{name_at(result, results)}: {verdict.sentence(result, known, ideas)}" for result in known)]
 
 
+BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
+
+
+def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
+    """Print what bounds and counts are, which kernels have the lowest bound, which one wastes most, and what shows
+    more."""
+    from rich.text import Text
+
+    unmeasured = any(map(verdict.of_a_datasheet, results))
+    out.print(Text(f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, style="dim"))
+    if said := lowest_line(results):
+        out.print(Text(said))
+    worst = max(results, key=lambda result: wasted(result.access or ()), default=None)
+    if worst is not None and (said := waste_line(worst, name_at(worst, results))):
+        out.print(Text(shortened(said, out.width)))
+    if worst is not None and more is not None:
+        out.print(Text(f"More: {more(worst.kernel)}"), soft_wrap=True)
+
+
+def lowest_line(results: Sequence[Result]) -> str:
+    """Return which kernels have the lowest bound, those that waste least first, and what holds them; '' for fewer than
+    two kernels, and for several sizes."""
+    priced = [result for result in results if result.limits and result.status == "ok"]
+    if len(priced) < 2 or several_sizes(results):
+        return ""
+    least = min(map(verdict.bound, priced))
+    tied = sorted((one for one in priced if verdict.bound(one) == least), key=lambda r: wasted(r.access or ()))
+    held: dict[str, list[str]] = {}
+    for one in tied:
+        held.setdefault(held_by(one), []).append(one.kernel)
+    kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
+    return f"Lowest bound, {at_least(tied[0])}: {kernels}."
+
+
+def waste_line(result: Result, name: str) -> str:
+    """Return what a kernel wastes and on which line most of it; '' where it wastes nothing worth a word."""
+    found = excesses(result.access or ())
+    if not found:
+        return ""
+    row = max(result.access or (), key=over)
+    return f"Most waste: {name}, {waste(result)}, line {row.line}: {' '.join(row.source.split())}"
+
+
+def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
+    """Return which constants the rungs' own rules set, where the source says another value; '' where they set none."""
+    shared: dict[str, list[str]] = {}
+    for result in results:
+        if result.chosen:
+            written = constants.read(chapters.read(operation.source).text)
+            plain = {name: text if (text := written[name].text).isdigit() else "" for name in result.chosen}
+            values = [f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items()]
+            shared.setdefault(", ".join(values), []).append(name_at(result, results))
+    told = [f"{values} ({', '.join(kernels)})" for values, kernels in shared.items()]
+    return f"Other than the source says: {'; '.join(told)}." if told else ""
+
+
 def stragglers(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
     by_kernel: dict[str, list[Result]] = {}
@@ -120,10 +193,16 @@ def stragglers(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def device_line(device: DeviceInfo) -> str:
-    """Return the device with what decides the figures."""
+def priced_on(results: Sequence[Result]) -> str:
+    """Return the card whose limits the results have; '' where none has any."""
+    return ", ".join(dict.fromkeys(result.limits_on for result in results if result.limits_on))
+
+
+def device_line(device: DeviceInfo, card: str = "") -> str:
+    """Return the device with what decides the figures; card: that counts are priced on."""
     if device.kind == "sim":
-        return f"{device.name}: no GPU was used, so nothing is timed"
+        priced = f"; bounds are of the {card}" if card else ""
+        return f"{device.name}: no GPU was used, so nothing is timed{priced}"
     parts = [f"{device.name} (cuda:{device.index})", f"compute capability {device.compute_capability}"]
     if device.sm_count:
         parts.append(f"{device.sm_count} SMs")
@@ -149,18 +228,34 @@ def name_at(result: Result, results: Sequence[Result]) -> str:
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
     """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
     first, several = results[0], several_sizes(results)
+    priced = device.kind == "sim" and bool(priced_on(results))
     size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
     parts = [" ".join(part for part in (operation.name, size, first.dtype) if part)]
     moved = next((r.bytes for r in results if r.bytes), None)
     if moved:
         formula = operation.bytes_formula
-        parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved ({formula})")
+        told = "" if priced else f" ({formula})"
+        parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved{told}")
+    if priced:
+        parts += in_common(results)
     if device.kind == "cuda":
         parts.append(f"{settings.cache} L2")
         copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
         if copies and not several:
             parts.append(f"copy {copies[len(copies) // 2]:.0f} GB/s")
     return ", ".join(parts)
+
+
+def in_common(results: Sequence[Result]) -> list[str]:
+    """Return what the columns of bounds leave out, since it is the same of all kernels."""
+    blocks = {result.block for result in results}
+    parts = [f"block {dim_text(results[0].block)}"] if len(blocks) == 1 and results[0].block[0] else []
+    return [*parts, "all verified"] if all_verified(results) else parts
+
+
+def all_verified(results: Sequence[Result]) -> bool:
+    """Tell whether every result that there is is right; a kernel that was skipped has none, which its row says."""
+    return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
 def cpu_line(cpus: Sequence[CpuTime]) -> str:
@@ -255,35 +350,86 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
         *([Column("atomic\nsectors", lambda r: _per_request(r, "global", None, ATOMICS))] if atomics else []),
         Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
         *([constant] if reads_constants else []),
-        Column(
-            "instructions",
-            lambda r: NOTHING if (ran := _executed(r)) is None else f"{units.about(r.machine_code)}{units.count(ran)}",
-            expendable=3,
-        ),
-        *([Column("at least", _at_least)] if any(result.limits for result in results) else []),
-        Column("occupancy", lambda r: percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
-        Column(
-            "hazards",
-            lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none",
-            expendable=0 if any(r.hazards for r in results) else 7,
-        ),
+        Column("instructions", _instructions, expendable=3),
+        Column("occupancy", _occupancy, expendable=1),
+        Column("hazards", _hazards, expendable=0 if any(r.hazards for r in results) else 7),
         end,
     ]
 
 
+def _spent(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> Cost:
+    return total([row for row in result.access or () if among is None or row.op in among], space, op)
+
+
 def _per_request(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> str:
-    spent = total([row for row in result.access or () if among is None or row.op in among], space, op)
+    spent = _spent(result, space, op, among)
     if spent.per_request is None or spent.ideal_per_request is None:
         return NOTHING
     return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
 
 
-def _at_least(result: Result) -> str:
-    """Return the longest limit with its resource."""
+def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
+    """Return the columns of a run in the simulator that is priced on a card: the bound, what holds the kernel and what
+    it wastes, then the counts; what says the same of every kernel, or nothing, is left out."""
+    (number_, kernel, block, grid), end = common_columns(results)
+    counts = [
+        _counts("load\nsectors", 7, "global", "load"),
+        _counts("store\nsectors", 7, "global", "store"),
+        _counts("atomic\nsectors", 5, "global", None, ATOMICS),
+        _counts("shared\nwavefronts", 4, "shared"),
+        _counts("constant\nwavefronts", 4, "constant"),
+    ]
+    alike = len({result.block for result in results}) == 1
+    occupied = {result.occupancy.fraction for result in results if result.occupancy}
+    return [
+        replace(number_, expendable=3),
+        kernel,
+        Column("at least", at_least),
+        Column("held by", held_by, right=False),
+        Column("waste", waste, right=False),
+        *(column for column in counts if any(column.text(result) != NOTHING for result in results)),
+        Column("instructions", _instructions, expendable=2),
+        *([] if occupied <= {1.0} else [Column("occupancy", _occupancy, expendable=1)]),
+        *([] if alike else [replace(block, expendable=2)]),
+        grid,
+        *([Column("hazards", _hazards)] if any(result.hazards for result in results) else []),
+        *([] if all_verified(results) else [end]),
+    ]
+
+
+def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
+    """Return a column of sectors or wavefronts a request; the ideal stands beside where it is not met."""
+
+    def met(result: Result) -> bool:
+        spent = _spent(result, *which)
+        return spent.actual == spent.ideal
+
+    def text(result: Result) -> str:
+        spent = _spent(result, *which)
+        if spent.per_request is None or spent.ideal_per_request is None:
+            return NOTHING
+        each = f"{spent.per_request:.3g}"
+        return f"{each} ({spent.ideal_per_request:.3g})" if spent.actual > NOTABLE * spent.ideal else each
+
+    return Column(heading, text, expendable=expendable, dim=met)
+
+
+def waste(result: Result) -> str:
+    """Return how many times the ideal a kernel moves, by unit, the one that costs more first: '4.5x sectors'."""
+    found = [f"{one.times:.2g}x {one.unit}" for one in excesses(result.access or ())]
+    return ", ".join(found) or NOTHING
+
+
+def held_by(result: Result) -> str:
+    """Return what the longest limit is of."""
+    return verdict.name(result.limits[0]) if result.limits else NOTHING
+
+
+def at_least(result: Result) -> str:
+    """Return the longest limit, to three digits as its order has it, or why there is none."""
     if not result.limits:
-        return NOTHING
-    longest = result.limits[0]
-    return f"{units.seconds(longest.time_s)} {verdict.name(longest)}"
+        return "not priced" if result.status == "ok" else result.status
+    return units.seconds(result.limits[0].time_s, 3)
 
 
 def _explained(result: Result) -> str:
@@ -316,14 +462,29 @@ def fitting(
 def table_of(columns: Sequence[Column[Result]], results: Sequence[Result]) -> Table:
     """Return the table of results."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
     styles = {"wrong": "red", "failed": "red", "skipped": "dim", "ok": ""}
     for result in results:
-        table.add_row(*(column.text(result) for column in columns), style=styles[result.status])
+        cells = (Text(column.text(result), style="dim" if column.dim(result) else "") for column in columns)
+        table.add_row(*cells, style=styles[result.status])
     return table
+
+
+def _instructions(result: Result) -> str:
+    ran = _executed(result)
+    return NOTHING if ran is None else f"{units.about(result.machine_code)}{units.count(ran)}"
+
+
+def _occupancy(result: Result) -> str:
+    return percent(result.occupancy.fraction) if result.occupancy else NOTHING
+
+
+def _hazards(result: Result) -> str:
+    return NOTHING if result.hazards is None else str(len(result.hazards)) if result.hazards else "none"
 
 
 def _executed(result: Result) -> int | None:

@@ -18,12 +18,13 @@ NOTHING = "-"
 @dataclass(frozen=True)
 class Column(Generic[Row]):
     """A column: its heading, the text of a row in it, and when it goes on a narrow terminal: the lowest number first,
-    0 never."""
+    0 never. `dim`: of which rows it says nothing that needs a look."""
 
     heading: str
     text: Callable[[Row], str]
     right: bool = True
     expendable: int = 0
+    dim: Callable[[Row], bool] = lambda row: False
 
 
 def number(value: float | None, count: int = 4) -> str:

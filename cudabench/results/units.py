@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def seconds(value: float) -> str:
-    """Return a time with four digits and a unit: 36.42 µs."""
+def seconds(value: float, count: int = 4) -> str:
+    """Return a time with so many digits and a unit: 36.42 µs."""
     factor, unit = next(((f, u) for f, u in TIME_UNITS if value >= f), TIME_UNITS[-1])
-    return f"{digits(value / factor)} {unit}"
+    return f"{digits(value / factor, count)} {unit}"
 
 
 def digits(value: float, count: int = 4) -> str:
