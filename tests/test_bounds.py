@@ -105,9 +105,9 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 )
 def test_the_default_card(given: str | None, choice: Choice, title: str | None) -> None:
     """The simulator's counts are priced on an H100 where its code is what ran, on what --on names, or on none."""
-    card = options.priced({"card": given, "limits": False}, choice)
-    assert (card and card.title) == title
-    assert card is None or card.named == (given is not None)
+    cards = options.priced({"card": given, "limits": False}, choice)
+    assert [card.title for card in cards] == ([title] if title else [])
+    assert all(card.named == (given is not None) for card in cards)
 
 
 @needs_compiler
@@ -152,14 +152,14 @@ def test_counts_alone(cudabench: Runner) -> None:
 @pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one kernel cannot be priced its row says so, and its counts and the other rows stand."""
-    priced = simulated_run.limits_of
+    priced = simulated_run.by_card
 
-    def limits_of(device: Any, case: Any, *rest: Any) -> Any:
+    def by_card(device: Any, case: Any, *rest: Any) -> Any:
         if case.kernel == "smem":
             raise CudabenchError("no such code")
         return priced(device, case, *rest)
 
-    monkeypatch.setattr(simulated_run, "limits_of", limits_of)
+    monkeypatch.setattr(simulated_run, "by_card", by_card)
     ran = cudabench(*LADDER, "-k", "smem", "-k", "smem-pad")
     assert ran.code == 0
     rows = {line.split()[1]: line for line in ran.out.splitlines() if line.strip()[:1].isdigit()}
