@@ -72,6 +72,13 @@ def texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
+def example(kind: str, ctype: str, aliases: Mapping[str, str], layered: bool = False) -> str:
+    """Return a texture or surface of texels of a C type as --arg writes it, with a gap for how large it is."""
+    dtype, channels = texel(ctype, aliases) or ("float32", 1)
+    options = ", layers=yes" * layered + f", channels={channels}" * (channels > 1)
+    return f"{kind}({dtype}[...{f',{channels}' * (channels > 1)}]:random{options})"
+
+
 def misuse(surface: Surface, name: str, text: str, aliases: Mapping[str, str]) -> str | None:
     """Return why a kernel, whose text is given, cannot use a surface as its parameter `name`, with the repair; None
     where nothing shows."""
