@@ -62,30 +62,22 @@ def number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def block_in(kernel: KernelSource, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
+def block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
     """Return the block that a kernel's own constants take for granted, [] where they say none.
 
-    `blockIdx.x * 64 + threadIdx.x` counts blocks of 64 threads; a shared array of plain extents has one for each
-    thread.
+    `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
     """
-    body, given = kernel.text, template_arguments(kernel)
+    given = template_arguments(kernel)
 
-    def plain(word: str) -> int:
-        return number(given.get(word.strip(), word), text, aliases) or 0
+    def plain(pattern: str) -> int:
+        words = next((one for match in re.findall(pattern, body) for one in match if one), "")
+        return (number(given.get(words, words), text, aliases) or 0) if words else 0
 
-    sides = []
-    for axis in "xyz"[:axes]:
-        own = rf"blockIdx\s*\.\s*{axis}"
-        match = re.search(rf"\b{own}\s*\*\s*(\w+)(?!\s*[\w.(])|(?<![\w.])(\w+)\s*\*\s*{own}\b", body)
-        sides.append(plain(match[1] or match[2]) if match else 0)
-    shared = re.search(r"\b__shared__\s+[\w\s:]*?\w+\s*((?:\[[^\[\]]+\]\s*)+)", body)
-    extents = [plain(one) for one in re.findall(r"\[([^\[\]]+)\]", shared[1])] if shared else []
-    if not all(sides) and len(extents) >= axes:
-        sides = extents[:axes] if axes == 1 else [extents[0]] * axes
-    bound = re.search(r"\b__launch_bounds__\s*\(\s*([^,()]+)", body)
-    if not all(sides) and axes == 1 and bound and 0 < plain(bound[1]) < 256:
-        sides = [plain(bound[1])]
-    return sides if all(1 <= side <= 1024 for side in sides) and np.prod(sides) <= 1024 else []
+    own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
+    sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
+    if axes == 1 and not sides[0]:
+        sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
+    return sides if all(1 <= side <= 1024 for side in sides) else []
 
 
 def _sides(words: str, text: str, aliases: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggestion import Example, example_line, with_headers_nearby
+from cudabench.userkernel.suggestion import Example, with_headers_nearby
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import Record, Scalar
 
@@ -300,7 +300,7 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
             raise
         aliases = aliases_of(file, request.defines, request.include)
         try:
-            line: str | NoLine = example_line(request, file, own[0], aliases, command)
+            line: str | NoLine = str(Example(request, file, own[0], aliases, command))
         except NoLine as none:
             line = none
         raise UsageError(_with_line(str(error), line)) from None
@@ -315,7 +315,7 @@ def _first_line(
     first = ""
     for kernel in chain(kernels, file.kernels[:1]):
         try:
-            line = example_line(request, file, kernel, aliases, command)
+            line = str(Example(request, file, kernel, aliases, command))
         except NoLine as error:
             why = why or error
             continue

@@ -6,17 +6,18 @@ is. Elsewhere `...` stands for what only the user knows. Nothing of host code is
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.toolchain import includes, places, reached, source
-from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
+from cudabench.toolchain.signatures import TemplateParameter, types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import plain_launch, pointers, rows, textures
 from cudabench.userkernel.accessors import accessor_of
@@ -36,6 +37,7 @@ SIDES = {
 }  # of a problem of so many dimensions; no block divides them
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
+_CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
 _INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # of an array, with an array inside
 
 
@@ -50,14 +52,21 @@ class Example:
     command: str = "run"
 
     def __str__(self) -> str:
-        return example_line(self.request, self.file, self.kernel, self.aliases, self.command)
+        """The line. Raises NoLine for a kernel with a parameter that no --arg can give."""
+        request, file, kernel, aliases = self.request, self.file, self.kernel, self.aliases
+        if found := with_headers_nearby(request):
+            request, file = found
+            aliases = aliases_of(file, request.defines, request.include)
+            with contextlib.suppress(UsageError):  # a template has no instance yet
+                named = source.find(file, kernel.expression or kernel.qualified_name)
+                kernel = source.resolved(named, aliases)
+        return shlex.join(_words(request, file, kernel, aliases, self.command))
 
 
-def example_line(
-    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
-) -> str:
-    """Return a command line for a kernel. Raises NoLine for one with a parameter that no --arg can give."""
-    request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
+def _words(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str
+) -> list[str]:
+    """Return a command line for a kernel by its words."""
     launch = plain_launch.find(kernel, file.text, aliases)
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
@@ -73,7 +82,7 @@ def example_line(
     words += [w for macro, value in request.defines.items() for w in ("-D", f"{macro}={value}" if value else macro)]
     words += ["--grid", sized.grid, "--block", sized.block]
     words += ["--cluster", request.cluster] if request.cluster else []
-    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file.text) else "")
+    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else "")
     words += ["--shared", shared] if shared else []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
@@ -81,7 +90,7 @@ def example_line(
         words += ["--arg", f"{own}={value}"]
     words += [word for text in request.expect for word in ("--expect", text)]
     words += [word for text in request.constants for word in ("--const", text)]
-    return " ".join(map(shlex.quote, words))
+    return words
 
 
 # How large a problem is ----------------------------------------------------------------------------------------------
@@ -89,14 +98,16 @@ def example_line(
 
 @dataclass(frozen=True)
 class _Sized:
-    """A problem's size: the grid, the block, the whole numbers by their parameters, and how many elements an array has,
-    `extents` for each of the sides that a kernel without a size, or of several, has or has not."""
+    """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array and one side
+    of it; the name of the size, '' where there is none; the kernel's body without needless blanks."""
 
     grid: str
     block: str
     numbers: Mapping[str, str]
     elements: str
     side: str
+    size: str
+    body: str
 
 
 def _sized(
@@ -107,52 +118,90 @@ def _sized(
         for at, parameter in enumerate(kernel.parameters)
         if _is_whole(parameter, text, aliases)
     }
-    used = reached.names(text, kernel) | (set(re.findall(r"%(\w+)", kernel.text)))
-    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
-    block = request.block or launch.block
-    sides = [1] if not used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else BLOCKS[deep]
-    sides = (sides != [1] and plain_launch.block_in(kernel, text, aliases, deep)) or sides
-    block = block or ",".join(map(str, sides))
+    body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
+    used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
+    deep, wide = (_axes(body, names) for names in ("threadIdx", "threadIdx|blockIdx"))
+    if not used & {"threadIdx", "this_grid", "this_thread_block", "tid"}:
+        sides = [1]
+    else:
+        stated = plain_launch.block_in(kernel, body, text, aliases, deep)
+        sides = stated or ([] if "__shared__" in body and deep > 1 else BLOCKS[deep])
+    block = request.block or launch.block or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
-    grid = request.grid or ("1" if alone and not launch.grid else launch.grid)
+    grid = request.grid or launch.grid or ("1" if alone else "")
+    sizes = [own for own in whole if _is_size(own, body)]
     numbers = {own: str(value or GAP) for own, value in whole.items()}
-    if len(whole) > 1:
-        return _Sized(grid or GAP, block, numbers, GAP, GAP)
-    if not whole:
-        grid = grid or "1"
-        count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid},{block}".split(","))
-        return _Sized(grid, block, {}, str(count), str(count))
-    ((own, value),) = whole.items()
-    times = rf"[\w)\]]\s*\*\s*\(?\s*{own}\b|\b{own}\s*\)?\s*\*\s*[\w(]"
+    if len(sizes) > 1 or block == GAP:
+        return _Sized(grid or GAP, block, numbers, GAP, GAP, "", body)
+    if not sizes:
+        count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
+        return _Sized(grid or "1", block, numbers, str(count), str(count), "", body)
+    (own,) = sizes
     by_rows = any(rows.of_pointers(one) for one in kernel.parameters)
-    power = max(wide, 2 if by_rows or re.search(times, kernel.text) else 1)
-    side = SIDES[power] if not alone or launch.block else min(SIDES[power], math.prod(sides))
-    numbers = {own: str(value or side)}
+    power = max(wide, 2 if by_rows or re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body) else 1)
+    numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
-    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own)
+    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, own, body)
+
+
+def _is_size(own: str, body: str) -> bool:
+    """Return whether a kernel compares a thread's place with a number."""
+    found = {"threadIdx", "blockIdx", "thread_rank"}
+    values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
+    for _ in range(3):
+        found |= {name for name, value in values if found & set(re.findall(r"\w+", value))}
+    place, other = rf"\b(?:{'|'.join(found)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
+    return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
+
+
+def _is_reached(own: str, sized: _Sized) -> bool:
+    """Return whether the elements of an array that a kernel names lie within what it is given, as far as indices say:
+    one for each thread or, of a problem with a size, no multiple of a place but by that size."""
+    values: dict[str, str] = {}
+    for name, value in re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", sized.body):
+        values.setdefault(name, value)
+    factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
+    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED})", sized.body):
+        if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
+            continue
+        for _ in range(3):
+            index = re.sub(
+                r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda match: f"({values.get(match[0], match[0])})", index
+            )
+        index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
+        if re.search(r"\*|<<", index):
+            return False
+        if not sized.size and re.search(r"\b(?!threadIdx\b|blockIdx\b|[xyz]\b)\w*[^\W\d]|[+-]\(*\d", index):
+            return False
+    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body.partition("{")[2])
 
 
 def _is_whole(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     """Return whether a parameter is a whole number, and no word of an enumeration."""
     dtype = None if parameter.pointer else source.numpy_dtype(parameter.type, aliases)
+    if dtype in (None, "bfloat16") or np.dtype(dtype).kind not in "iu":
+        return False
     named = rf"\benum\s+(?:class\s+|struct\s+)?{parameter.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{parameter.type}\b"
-    return (
-        dtype not in (None, "bfloat16")
-        and np.dtype(dtype).kind in "iu"
-        and places.first(re.compile(named), text, "enum") is None
-    )
+    return places.first(re.compile(named), text, "enum") is None
 
 
 def _axes(text: str, names: str) -> int:
     """Return how many axes of these a kernel asks for."""
-    return max((" xyz".index(axis) for axis in re.findall(rf"\b(?:{names})\s*\.\s*([xyz])\b", text)), default=1)
+    return max((" xyz".index(axis) for axis in re.findall(rf"\b(?:{names})\.([xyz])\b", text)), default=1)
 
 
-def _dynamic_shared(kernel: KernelSource, text: str) -> bool:
-    """Return whether a kernel, or a function that it calls, has shared memory that the launch sizes."""
-    used = reached.names(text, kernel)
-    return any(match[1] in used for match in _DYNAMIC.finditer(text)) or bool(_DYNAMIC.search(kernel.text))
+def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
+    """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
+    used = reached.names(file.text, kernel)
+    for match in _DYNAMIC.finditer(file.text):
+        around = (
+            "" if any(k.start <= match.start() < k.end for k in file.kernels) else file.text[: match.start()][-400:]
+        )
+        heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
+        if match[1] in used or used & {name for pair in heads for name in pair}:
+            return True
+    return bool(_DYNAMIC.search(kernel.text))
 
 
 # What a parameter is given -------------------------------------------------------------------------------------------
@@ -188,15 +237,15 @@ def _value(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mappi
 def _array(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
     by_rows = rows.of_pointers(parameter)
     one = rows.row_of(parameter) if by_rows else parameter
-    many, start = pointers.elements(one, aliases), _start(parameter, kernel.text)
+    many, start = pointers.elements(one, aliases), _start(parameter, sized.body)
     if many is None:
         layout = layout_of(one.type, text, aliases)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
         many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
-    shape = f"{sized.side},{sized.side}" if by_rows else sized.elements
-    if many > 1 and GAP not in shape:
-        shape = f"{shape},{many}" if by_rows else f"{many}*{shape}"
+    shape = ",".join([sized.side] * 2) if by_rows else f"{many}*{sized.elements}" if many > 1 else sized.elements
+    if GAP in shape or not _is_reached(parameter.name, sized):
+        shape = GAP
     return f"{pointers.like(one, aliases)}[{shape}]:{start}"
 
 
@@ -255,24 +304,3 @@ def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] 
         return None
     wider = replace(request, include=(*request.include, *folders))
     return wider, source.preprocessed(written, wider.defines, wider.include)
-
-
-def _with_headers_nearby(
-    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
-) -> tuple[UserRequest, SourceFile, KernelSource, Mapping[str, str]]:
-    """Return the same as `with_headers_nearby` leaves it, whose macros may give a kernel other types."""
-    found = with_headers_nearby(request)
-    if found is None:
-        return request, file, kernel, aliases
-    wider, file = found
-    wide = aliases_of(file, wider.defines, wider.include)
-    try:
-        if kernel.expression not in ("", kernel.qualified_name):
-            return wider, file, source.resolved(source.find(file, kernel.expression), wide), wide
-    except UsageError:  # of other types in a call's brackets
-        return wider, file, kernel, wide
-    named: Sequence[KernelSource] = [one for one in file.kernels if one.qualified_name == kernel.qualified_name]
-    same = [one for one in named if types_of(one.parameters) == types_of(kernel.parameters)] or named
-    if not same or len(same) > 1:
-        return wider, file, kernel, wide
-    return wider, file, source.resolved(replace(same[0], expression=kernel.expression), wide), wide
