@@ -16,25 +16,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, places, reached, source
+from cudabench.toolchain import includes, reached, source
+from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.signatures import TemplateParameter, types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import plain_launch, pointers, rows, textures
+from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.userkernel import expressions, pointers, rows
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import layout_of, numbers_in
-from cudabench.userkernel.plain_launch import PlainLaunch
+from cudabench.userkernel.constants import in_numbers
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.surface_calls import calls, example
 from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
-from cudabench.userkernel.texture_calls import fetches
+from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.values import CONSTANTS
 
-SIDES = {
-    1: 10007,
-    2: 251,
-    3: 37,
-}  # of a problem of so many dimensions; no block divides them
+# Of a problem, by its dimensions: no block divides a side.
+SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
 _CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
@@ -67,7 +66,7 @@ def _words(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str
 ) -> list[str]:
     """Return a command line for a kernel by its words."""
-    launch = plain_launch.find(kernel, file.text, aliases)
+    launch = _launch_of(kernel, file.text, aliases)
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
         name = _instance(kernel, launch, file.text, aliases)
@@ -86,7 +85,7 @@ def _words(
     words += ["--shared", shared] if shared else []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        value = given.get(own) or sized.numbers.get(own) or _value(parameter, kernel, file.text, aliases, sized)
+        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file.text, aliases, sized)
         words += ["--arg", f"{own}={value}"]
     words += [word for text in request.expect for word in ("--expect", text)]
     words += [word for text in request.constants for word in ("--const", text)]
@@ -98,34 +97,31 @@ def _words(
 
 @dataclass(frozen=True)
 class _Sized:
-    """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array and one side
-    of it; the name of the size, '' where there is none; the kernel's body without needless blanks."""
+    """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array; the name of
+    the size, '' where there is none; the kernel's text without needless blanks and casts."""
 
     grid: str
     block: str
     numbers: Mapping[str, str]
     elements: str
-    side: str
     size: str
     body: str
 
 
 def _sized(
-    request: UserRequest, kernel: KernelSource, text: str, aliases: Mapping[str, str], launch: PlainLaunch
+    request: UserRequest, kernel: KernelSource, text: str, aliases: Mapping[str, str], launch: _Launch
 ) -> _Sized:
     whole = {
         parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
         for at, parameter in enumerate(kernel.parameters)
-        if _is_whole(parameter, text, aliases)
+        if not parameter.pointer and np.dtype(source.numpy_dtype(parameter.type, aliases) or "V").kind in "iu"
     }
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
     used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
     deep, wide = (_axes(body, names) for names in ("threadIdx", "threadIdx|blockIdx"))
-    if not used & {"threadIdx", "this_grid", "this_thread_block", "tid"}:
-        sides = [1]
-    else:
-        stated = plain_launch.block_in(kernel, body, text, aliases, deep)
-        sides = stated or ([] if "__shared__" in body and deep > 1 else BLOCKS[deep])
+    sides = [] if "__shared__" in body and deep > 1 else BLOCKS[deep]
+    sides = _block_in(kernel, body, text, aliases, deep) or sides
+    sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     block = request.block or launch.block or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
@@ -133,16 +129,16 @@ def _sized(
     sizes = [own for own in whole if _is_size(own, body)]
     numbers = {own: str(value or GAP) for own, value in whole.items()}
     if len(sizes) > 1 or block == GAP:
-        return _Sized(grid or GAP, block, numbers, GAP, GAP, "", body)
+        return _Sized(grid or GAP, block, numbers, GAP, "", body)
     if not sizes:
         count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
-        return _Sized(grid or "1", block, numbers, str(count), str(count), "", body)
+        return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
     by_rows = any(rows.of_pointers(one) for one in kernel.parameters)
     power = max(wide, 2 if by_rows or re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
-    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, own, body)
+    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
 
 
 def _is_size(own: str, body: str) -> bool:
@@ -166,24 +162,13 @@ def _is_reached(own: str, sized: _Sized) -> bool:
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
             continue
         for _ in range(3):
-            index = re.sub(
-                r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda match: f"({values.get(match[0], match[0])})", index
-            )
+            index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
         index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
         if re.search(r"\*|<<", index):
             return False
         if not sized.size and re.search(r"\b(?!threadIdx\b|blockIdx\b|[xyz]\b)\w*[^\W\d]|[+-]\(*\d", index):
             return False
     return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body.partition("{")[2])
-
-
-def _is_whole(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
-    """Return whether a parameter is a whole number, and no word of an enumeration."""
-    dtype = None if parameter.pointer else source.numpy_dtype(parameter.type, aliases)
-    if dtype in (None, "bfloat16") or np.dtype(dtype).kind not in "iu":
-        return False
-    named = rf"\benum\s+(?:class\s+|struct\s+)?{parameter.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{parameter.type}\b"
-    return places.first(re.compile(named), text, "enum") is None
 
 
 def _axes(text: str, names: str) -> int:
@@ -195,9 +180,8 @@ def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
     """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
     used = reached.names(file.text, kernel)
     for match in _DYNAMIC.finditer(file.text):
-        around = (
-            "" if any(k.start <= match.start() < k.end for k in file.kernels) else file.text[: match.start()][-400:]
-        )
+        inside = any(one.start <= match.start() < one.end for one in file.kernels)
+        around = file.text[max(0, match.start() - 400) : match.start()] if not inside else ""
         heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
         if match[1] in used or used & {name for pair in heads for name in pair}:
             return True
@@ -207,34 +191,23 @@ def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
 # What a parameter is given -------------------------------------------------------------------------------------------
 
 
-def _value(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+def _value(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
     """Return an argument as --arg writes it."""
-    if parameter.pointer and parameter.type != TENSOR_MAP:
-        return _array(parameter, kernel, text, aliases, sized)
-    if parameter.type == TENSOR_MAP:
-        return f"tensormap({GAP})"
-    if parameter.type in textures.OBJECTS:
-        kind, uses = ("texture", fetches) if parameter.type == textures.TYPE else ("surface", calls)
-        ctype, layered = next(
-            ((one.ctype or "float", one.layered) for one in uses(kernel.text) if one.name == parameter.name),
-            ("float", False),
-        )
-        return example(kind, ctype, aliases, layered)
+    if kind := {TENSOR_MAP: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
+        return f"{kind}({GAP})"
+    if parameter.pointer:
+        return _array(parameter, text, aliases, sized)
     if accessor := accessor_of(parameter.type, text, aliases):
         return f"{pointers.like(accessor.parameter(parameter.name), aliases)}[{GAP}]:random"
     layout = layout_of(parameter.type, text, aliases)
-    if layout is None or _is_whole(parameter, text, aliases):
-        return GAP
-    if layout.dtype == "bool":
-        return "true"
-    if numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
+    if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
         return layout.example()
-    if layout.vector:
-        return ",".join([GAP] * len(layout.members))
-    return f"{{{', '.join(f'{name}: {GAP}' for name, _, _ in layout.members)}}}" if layout.members else GAP
+    if layout and layout.members:
+        return f"{{{', '.join(f'{name}: {GAP}' for name, _, _ in layout.members)}}}"
+    return "true" if layout and layout.dtype == "bool" else GAP
 
 
-def _array(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+def _array(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
     by_rows = rows.of_pointers(parameter)
     one = rows.row_of(parameter) if by_rows else parameter
     many, start = pointers.elements(one, aliases), _start(parameter, sized.body)
@@ -243,9 +216,11 @@ def _array(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mappi
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
         many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
-    shape = ",".join([sized.side] * 2) if by_rows else f"{many}*{sized.elements}" if many > 1 else sized.elements
+    shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
     if GAP in shape or not _is_reached(parameter.name, sized):
         shape = GAP
+    elif by_rows:
+        shape = f"{sized.size},{sized.size}" if sized.size else GAP
     return f"{pointers.like(one, aliases)}[{shape}]:{start}"
 
 
@@ -265,19 +240,18 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: KernelSource, launch: PlainLaunch, text: str, aliases: Mapping[str, str]) -> str:
+def _instance(kernel: KernelSource, launch: _Launch, text: str, aliases: Mapping[str, str]) -> str:
     """Return the instance that a launch names outright, else one of defaults, and float for a type."""
-    words = launch.template
-    if words and all(_is_sure(word, text, aliases) for word in words):
-        return f"{kernel.qualified_name}<{', '.join(words)}>"
-    return f"{kernel.qualified_name}<{', '.join(_likely(one, kernel) for one in kernel.template_parameters)}>"
 
+    def is_plain(word: str) -> bool:
+        if _number(word, text, aliases) is not None or word in ("true", "false"):
+            return True
+        declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
+        return bool(layout_of(word, text, aliases) or re.search(declared, text))
 
-def _is_sure(word: str, text: str, aliases: Mapping[str, str]) -> bool:
-    """Return whether a template's argument means the same wherever it stands: a number, a type."""
-    known = word in ("true", "false") or source.numpy_dtype(word, aliases) or source.vector_type(word, aliases)
-    declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
-    return bool(known or re.search(declared, text)) or plain_launch.number(word, text, aliases) is not None
+    words = [*launch.template] if all(map(is_plain, launch.template)) else []
+    words = words or [_likely(one, kernel) for one in kernel.template_parameters]
+    return f"{kernel.qualified_name}<{', '.join(words)}>"
 
 
 def _likely(parameter: TemplateParameter, kernel: KernelSource) -> str:
@@ -287,12 +261,9 @@ def _likely(parameter: TemplateParameter, kernel: KernelSource) -> str:
     if parameter.type.rstrip(".") not in ("typename", "class"):
         return GAP
     own = re.escape(parameter.name or "?")
-    called = "|".join([own, *(one.name for one in kernel.parameters if one.type.rstrip("&") == parameter.name)])
-    body = kernel.text.partition("{")[2]
-    made = rf"\b(?:{called})\s*(?:\(\s*\)|\{{\s*\}})\s*\("  # a functor, made and called
-    passed = [one.name for one in kernel.parameters if not one.pointer and one.type.rstrip("&") == parameter.name]
-    calls = passed and re.search(rf"\b(?:{'|'.join(passed)})\s*[(.]", body)
-    return GAP if re.search(rf"\b{own}\s*::", kernel.text) or re.search(made, body) or calls else "float"
+    objects = [one.name for one in kernel.parameters if not one.pointer and one.type.rstrip("&") == parameter.name]
+    as_class = [rf"\b{own}\s*(?:::|\(\s*\)\s*\(|\{{\s*\}}\s*\()", *(rf"\b{one}\s*[(.]" for one in objects)]
+    return GAP if re.search("|".join(as_class), kernel.text) else "float"
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
@@ -304,3 +275,78 @@ def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] 
         return None
     wider = replace(request, include=(*request.include, *folders))
     return wider, source.preprocessed(written, wider.defines, wider.include)
+
+
+# What a launch of the file says outright ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A launch as far as its text says it: the template's arguments, grid, block and dynamic shared bytes as numbers,
+    '' where they are not plain, and for each argument the whole number that it is, None for another."""
+
+    template: tuple[str, ...] = ()
+    grid: str = ""
+    block: str = ""
+    shared: str = ""
+    passed: tuple[int | None, ...] = ()
+
+
+def _launch_of(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> _Launch:
+    """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
+    kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
+    launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
+    found = []
+    for match in re.finditer(launch, text):
+        template, config, passed = match.groups() if kinds else ("", *match.groups())
+        how = [spell(part) for part in split(words_of(config), ",")]
+        grid, block = (_sides(one, text, aliases) for one in [*how, "", ""][:2])
+        shared = str(_number(how[2], text, aliases) or "") if len(how) > 2 else ""
+        given = tuple(spell(part) for part in split(words_of(template or ""), ",") if part)
+        numbers = tuple(_number(spell(part), text, aliases) for part in split(words_of(passed), ","))
+        found.append(_Launch(given, grid, block, shared, numbers))
+    return next((one for one in found if one.block), found[0] if found else _Launch())
+
+
+def _number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
+    """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
+    sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
+    words = re.sub(sizeof, lambda m: str(np.dtype(source.numpy_dtype(m[1], aliases) or "V").itemsize or m[0]), words)
+    words = in_numbers(words, text, aliases)
+    try:
+        value = expressions.parse(words.replace("/", "//"), "a launch", ()).evaluate(CONSTANTS)
+    except UsageError:
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
+    """Return the block that a kernel's own constants take for granted, [] where they say none.
+
+    `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
+    """
+    given = template_arguments(kernel)
+
+    def plain(pattern: str) -> int:
+        words = next((one for match in re.findall(pattern, body) for one in match if one), "")
+        return (_number(given.get(words, words), text, aliases) or 0) if words else 0
+
+    own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
+    sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
+    if axes == 1 and not sides[0]:
+        sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
+    return sides if all(1 <= side <= 1024 for side in sides) else []
+
+
+def _sides(words: str, text: str, aliases: Mapping[str, str]) -> str:
+    """Return a grid or a block of a launch as an option takes it, '' where it is not plain."""
+    if re.fullmatch(r"[^\W\d]\w*", words):
+        made = rf"\bdim3\s+(?:[^;()]*\([^;()]*\)\s*,\s*)*{words}\s*(?:=\s*dim3\s*)?[({{]([^;]*?)[)}}]\s*[,;]"
+        found = set(re.findall(made, text))
+        words = f"dim3({found.pop()})" if len(found) == 1 else words
+    inside = re.fullmatch(r"dim3\s*[({](.*)[)}]", words.strip(), re.S)
+    parts = split(words_of(inside[1]), ",") if inside else [[words]]
+    sides = [_number(spell(part), text, aliases) for part in parts]
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return ",".join(map(str, sides)) if all(sides) and len(sides) <= 3 else ""
