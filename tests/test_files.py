@@ -98,7 +98,7 @@ def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unread_machine_code")
 def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
-    """The line that a message prints for a file has no gap in as many as promised, and nearly all of these run clean."""
+    """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
     whole, clean = [], []
     for path in sorted(FOLDER.glob("*.cu*")):
         match = re.search(r"(?:write|as in): cudabench (run .*)", cudabench("run", path).err)

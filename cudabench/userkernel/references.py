@@ -57,7 +57,7 @@ def _check_no_surface(file: SourceFile, kernel: KernelSource, aliases: Mapping[s
     if not used:
         return
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    types = {one.name: one.ctype or one.likely for one in calls(file.text)}
+    types = {one.name: one.ctype or one.likely for one in reversed(calls(file.text))}
     given = " ".join(f"--arg '{name}={example('surface', types.get(name, 'float'), aliases)}'" for name in used)
     one = len(used) == 1
     raise CudabenchError(

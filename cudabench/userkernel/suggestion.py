@@ -154,9 +154,9 @@ def _is_size(own: str, body: str) -> bool:
 def _is_reached(own: str, sized: _Sized) -> bool:
     """Return whether the elements of an array that a kernel names lie within what it is given, as far as indices say:
     one for each thread or, of a problem with a size, no multiple of a place but by that size."""
-    values: dict[str, str] = {}
-    for name, value in re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", sized.body):
-        values.setdefault(name, value)
+    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", sized.body))
+    for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
+        values.pop("".join(name), None)  # of a loop
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
     for index in re.findall(rf"(?<![\w.]){own}({_INDEXED})", sized.body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
