@@ -57,8 +57,7 @@ class Example:
             request, file = found
             aliases = aliases_of(file, request.defines, request.include)
             with contextlib.suppress(UsageError):  # a template has no instance yet
-                named = source.find(file, kernel.expression or kernel.qualified_name)
-                kernel = source.resolved(named, aliases)
+                kernel = source.resolved(source.find(file, kernel.expression or kernel.qualified_name), aliases)
         return shlex.join(_words(request, file, kernel, aliases, self.command))
 
 
@@ -79,10 +78,9 @@ def _words(
     words = ["cudabench", command, file.path, "--kernel", name]
     words += [word for folder in request.include for word in ("-I", str(folder))]
     words += [w for macro, value in request.defines.items() for w in ("-D", f"{macro}={value}" if value else macro)]
-    words += ["--grid", sized.grid, "--block", sized.block]
-    words += ["--cluster", request.cluster] if request.cluster else []
     shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else "")
-    words += ["--shared", shared] if shared else []
+    launched = {"--grid": sized.grid, "--block": sized.block, "--cluster": request.cluster, "--shared": shared}
+    words += [word for option, text in launched.items() if text for word in (option, text)]
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         value = given.get(own) or sized.numbers.get(own) or _value(parameter, file.text, aliases, sized)
@@ -119,9 +117,9 @@ def _sized(
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
     used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
     deep, wide = (_axes(body, names) for names in ("threadIdx", "threadIdx|blockIdx"))
-    sides = [] if "__shared__" in body and deep > 1 else BLOCKS[deep]
-    sides = _block_in(kernel, body, text, aliases, deep) or sides
+    sides = _block_in(kernel, body, text, aliases, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
+    sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
     block = request.block or launch.block or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
@@ -158,17 +156,18 @@ def _is_reached(own: str, sized: _Sized) -> bool:
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
         values.pop("".join(name), None)  # of a loop
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
-    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED})", sized.body):
+    body = sized.body.partition("{")[2]
+    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
             continue
         for _ in range(3):
             index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
         index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
-        if re.search(r"\*|<<", index):
+        if re.search(rf"\*|<<|\+\(*{sized.size}\b|\b{sized.size}\)*\+" if sized.size else r"[^\[\]().+a-zA-Z]", index):
             return False
-        if not sized.size and re.search(r"\b(?!threadIdx\b|blockIdx\b|[xyz]\b)\w*[^\W\d]|[+-]\(*\d", index):
+        if not sized.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
             return False
-    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body.partition("{")[2])
+    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", body)
 
 
 def _axes(text: str, names: str) -> int:
