@@ -31,7 +31,7 @@ cudabench run saxpy.cu --kernel saxpy --grid 'cdiv(n,256)' --block 256 \\
     --arg n=1048576 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' \\
     --expect 'y=a*x+y0' --bytes '3*4*n'
 
-One --arg a parameter, in their order. A number's type comes from the signature (or n=int32:4096); an array is
+One --arg a parameter, in any order. A number's type comes from the signature (or n=int32:4096); an array is
 TYPE[SHAPE]:INIT, INIT one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
 
 --expect is NAME=EXPRESSION in NumPy (np); y0 is y before the launch. Floats are compared in double precision with a

@@ -156,8 +156,7 @@ def _is_reached(own: str, sized: _Sized) -> bool:
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
         values.pop("".join(name), None)  # of a loop
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
-    body = sized.body.partition("{")[2]
-    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", body):
+    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
             continue
         for _ in range(3):
@@ -167,7 +166,7 @@ def _is_reached(own: str, sized: _Sized) -> bool:
             return False
         if not sized.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
             return False
-    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", body)
+    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body)
 
 
 def _axes(text: str, names: str) -> int:
