@@ -116,7 +116,9 @@ def _sized(
     }
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
     used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
-    deep, wide = (_axes(body, names) for names in ("threadIdx", "threadIdx|blockIdx"))
+    axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
+    deep = max((at for name, at in axes if name == "threadIdx"), default=1)
+    wide = max((at for _, at in axes), default=1)
     sides = _block_in(kernel, body, text, aliases, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
@@ -132,8 +134,8 @@ def _sized(
         count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
         return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
-    by_rows = any(rows.of_pointers(one) for one in kernel.parameters)
-    power = max(wide, 2 if by_rows or re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body) else 1)
+    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
+    power = max(wide, 2 if parts or any(map(rows.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
     return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
@@ -159,6 +161,9 @@ def _is_reached(own: str, sized: _Sized) -> bool:
     for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
             continue
+        beyond = re.fullmatch(r"\[(\w+)\+\d+\]", index) if sized.size else None
+        if beyond and not re.search(rf"\b{beyond[1]}(?:<|>=|==){sized.size}-", sized.body):
+            return False
         for _ in range(3):
             index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
         index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
@@ -167,11 +172,6 @@ def _is_reached(own: str, sized: _Sized) -> bool:
         if not sized.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
             return False
     return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body)
-
-
-def _axes(text: str, names: str) -> int:
-    """Return how many axes of these a kernel asks for."""
-    return max((" xyz".index(axis) for axis in re.findall(rf"\b(?:{names})\.([xyz])\b", text)), default=1)
 
 
 def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
@@ -215,7 +215,7 @@ def _array(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _
             return GAP
         many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
     shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
-    if GAP in shape or not _is_reached(parameter.name, sized):
+    if GAP in shape or "[" in one.type or not _is_reached(parameter.name, sized):
         shape = GAP
     elif by_rows:
         shape = f"{sized.size},{sized.size}" if sized.size else GAP
@@ -333,7 +333,7 @@ def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, 
     sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
     if axes == 1 and not sides[0]:
         sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
-    return sides if all(1 <= side <= 1024 for side in sides) else []
+    return sides if all(sides) and 32 <= math.prod(sides) <= 1024 else []
 
 
 def _sides(words: str, text: str, aliases: Mapping[str, str]) -> str:
