@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, reached, source
+from cudabench.toolchain import includes, places, reached, source
 from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.signatures import TemplateParameter, types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
@@ -154,7 +154,7 @@ def _is_size(own: str, body: str) -> bool:
 def _is_reached(own: str, sized: _Sized) -> bool:
     """Return whether the elements of an array that a kernel names lie within what it is given, as far as indices say:
     one for each thread or, of a problem with a size, no multiple of a place but by that size."""
-    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", sized.body))
+    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
         values.pop("".join(name), None)  # of a loop
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
@@ -177,7 +177,7 @@ def _is_reached(own: str, sized: _Sized) -> bool:
 def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
     """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
     used = reached.names(file.text, kernel)
-    for match in _DYNAMIC.finditer(file.text):
+    for match in places.matches(_DYNAMIC, file.text, "extern"):
         inside = any(one.start <= match.start() < one.end for one in file.kernels)
         around = file.text[max(0, match.start() - 400) : match.start()] if not inside else ""
         heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
@@ -295,7 +295,7 @@ def _launch_of(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> _
     kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
     launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
     found = []
-    for match in re.finditer(launch, text):
+    for match in places.matches(re.compile(launch), text, kernel.name):
         template, config, passed = match.groups() if kinds else ("", *match.groups())
         how = [spell(part) for part in split(words_of(config), ",")]
         grid, block = (_sides(one, text, aliases) for one in [*how, "", ""][:2])
