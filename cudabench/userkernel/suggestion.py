@@ -196,7 +196,7 @@ def _value(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _
     if parameter.pointer:
         return _array(parameter, text, aliases, sized)
     if accessor := accessor_of(parameter.type, text, aliases):
-        return f"{pointers.like(accessor.parameter(parameter.name), aliases)}[{GAP}]:random"
+        return f"{pointers.like(accessor.parameter(''), aliases)}[{','.join([GAP] * accessor.dimensions)}]:random"
     layout = layout_of(parameter.type, text, aliases)
     if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
         return layout.example()
