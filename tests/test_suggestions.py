@@ -279,7 +279,7 @@ def test_kernels_of_one_command_take_arguments_by_name(cudabench: Callable[..., 
 
 
 def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran]) -> None:
-    """The message says which, and one that is missing is said to be."""
+    """The message says which; one that is missing is said to be, and so is a gap that was left."""
     Path("k.cu").write_text(AXPY)
     launch = ("run", "k.cu", "-k", "axpy", "-g", 1, "-b", 32, "--arg", X, "--arg", Y, "--arg", "a=1")
     said = cudabench(*launch, "--arg", "n=m+1", "--arg", "m=n-1")
@@ -287,6 +287,8 @@ def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran])
     assert "--arg n=m+1 and --arg m=n-1 need each other: give one of them as a number" in said.err
     said = cudabench(*launch, "--arg", "m=n-1")
     assert (said.code, "takes 5 arguments, 4 are given (n missing)" in said.err) == (2, True)
+    said = cudabench(*launch, "--arg", "n=...", "--arg", "m=1")
+    assert (said.code, "has a gap: write your own value for '...'" in said.err) == (2, True)
 
 
 # What else a line hangs on -------------------------------------------------------------------------------------------
