@@ -431,8 +431,6 @@ class Operation:
     saves: tuple[str, ...] = ()
     # Libraries' calls for the same work.
     peers: tuple[Peer, ...] = ()
-    # What a run of a kernel was given that nobody chose, by the kernel's name: texts of options, each with its kind.
-    made_up: Callable[[str], Sequence[tuple[str, str]]] = lambda kernel: ()
     # What messages call another size.
     smaller: str = "a smaller --size"
     larger: str = "a larger --size"

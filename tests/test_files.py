@@ -17,6 +17,7 @@ from tests.conftest import Ran
 FOLDER = Path(__file__).parent / "corpus" / "files"
 HEAD = re.compile(r"^// (run|then|expect|lacks|slow): (.*)((?:\n//  .*)*)", re.M)
 LEAST = 120
+LEAST_WHOLE, MOST_UNCLEAN = 88, 10  # lines of messages; those of files that are wrong or lack something
 
 needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
@@ -91,6 +92,26 @@ def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
         assert "Traceback" not in said
         ran = run(file.then) if file.then else ran
     assert (ran.code == 0) == (verdict == "ok" or bool(file.then)), ran.out + ran.err
+
+
+@needs_simulator
+@pytest.mark.slow
+@pytest.mark.usefixtures("unread_machine_code")
+def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
+    """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
+    whole, clean = [], []
+    for path in sorted(FOLDER.glob("*.cu*")):
+        match = re.search(r"(?:write|as in): cudabench (run .*)", cudabench("run", path).err)
+        if match:
+            whole.append(path.name)
+            ran = cudabench(*shlex.split(match[1]), "--device", "sim", "--no-cpu", "--timeout", 20)
+            if ran.code == 0:
+                clean.append(path.name)
+            else:
+                print(path.name, ran.code, match[0], (ran.err + ran.out)[-600:], sep="\n")
+    print(f"{len(whole)} whole lines, {len(clean)} run clean")
+    assert len(whole) >= LEAST_WHOLE
+    assert len(whole) - len(clean) <= MOST_UNCLEAN
 
 
 def test_the_corpus_is_whole() -> None:

@@ -27,11 +27,6 @@ def test_matches_are_those_of_a_search(pattern, words):
     assert (first and first.span()) == (whole[0] if whole else None)
 
 
-def test_places_by_word():
-    """Each word has its places in order."""
-    assert places.by_word(["a", "b", "a"]) == {"a": [0, 2], "b": [1]}
-
-
 @pytest.mark.parametrize(
     "source",
     [

@@ -35,8 +35,8 @@ cudabench run saxpy.cu --grid 'cdiv(n,256)' --block 256 --arg n=1048576 --arg a=
 'cudabench run saxpy.cu' alone prints the arguments that are missing.
 
 \f
-One --arg a parameter. A number's type comes from the signature (or n=int32:4096); an array is TYPE[SHAPE]:INIT, INIT
-one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
+One --arg a parameter, in any order. A number's type comes from the signature (or n=int32:4096); an array is
+TYPE[SHAPE]:INIT, INIT one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
 
 --expect is NAME=EXPRESSION in NumPy (np); y0 is y before the launch. Floats are compared in double precision with a
 relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, absolute a tenth of that; integers exactly.

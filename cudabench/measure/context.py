@@ -360,22 +360,6 @@ def unverified_warnings(
     return [warning("unverified")]
 
 
-MOST_GUESSES = 6  # that a warning names
-
-
-def guessed_warnings(case: Case, operation: Operation, hazards: Sequence[Hazard]) -> list[Warning]:
-    """Return what is to be said of a fault that was found with arguments which nobody chose.
-
-    How large an array is matters for what is out of bounds, and the rest for every fault.
-    """
-    beyond = any(hazard.kind == "out-of-bounds" for hazard in hazards)
-    texts = [text for text, kind in operation.made_up(case.function) if beyond or kind != "size"]
-    if not texts:
-        return []
-    more = f" and {len(texts) - MOST_GUESSES} more" if len(texts) > MOST_GUESSES else ""
-    return [warning("guessed", texts=", ".join(texts[:MOST_GUESSES]) + more, file=operation.source)]
-
-
 def extent_warnings(
     verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
 ) -> list[Warning]:

@@ -26,7 +26,6 @@ from cudabench.measure.context import (
     constants_of,
     describe,
     extent_warnings,
-    guessed_warnings,
     kept_sentence,
     launch_warnings,
     other_architecture,
@@ -105,17 +104,14 @@ class SimulatedRun(RunContext):
             if not stopped.hazards:
                 return replace(blank, status="failed", reason=str(stopped))
             found = tuple(_hazard(one, case) for one in stopped.hazards)
-            notes = tuple(guessed_warnings(case, self.operation, found))
             reason = f"{hazard_reason(found)}; {stopped}"
-            return replace(blank, status="wrong", hazards=found, reason=reason, warnings=notes)
+            return replace(blank, status="wrong", hazards=found, reason=reason)
         except CudabenchError as error:
             if (isinstance(error, NoRoom) and len(self.cards) > 1) or self._compiles_elsewhere(case, error):
                 return replace(blank, status="skipped", reason=str(error))
             if isinstance(error, UsageError) and case.named:
                 raise
-            asserted = isinstance(error, simulator.KernelAssert)
-            notes = tuple(guessed_warnings(case, self.operation, ())) if asserted else ()
-            return replace(blank, status="failed", reason=str(error), warnings=notes)
+            return replace(blank, status="failed", reason=str(error))
 
     def _compiles_elsewhere(self, case: Case, error: CudabenchError) -> bool:
         """Whether another of the cards' architectures, the newest or the oldest, takes what this one's compiler
@@ -214,8 +210,7 @@ class SimulatedRun(RunContext):
                 result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
         notes = [*unverified_warnings(verification, expected, buffers)]
         if result.hazards:
-            guessed = guessed_warnings(case, self.operation, result.hazards)
-            notes += guessed or extent_warnings(verification, result.hazards, buffers)
+            notes += extent_warnings(verification, result.hazards, buffers)
         stored = [buffer.dtype for buffer in buffers]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
         notes += tolerance_warnings(expected, tolerance)
@@ -282,8 +277,6 @@ class SimulatedRun(RunContext):
         found = other_order.look(case.kernel, launch, self.settings.schedule, waits, took, held, wrong)
         hazards = tuple(_hazard(one, case) for one in found.hazards)
         notes = [*result.warnings, *found.warnings]
-        if hazards:
-            notes += guessed_warnings(case, self.operation, hazards)
         faults = [hazard_reason(hazards)] if hazards else [*found.faults]
         return replace(result, hazards=(*(result.hazards or ()), *hazards), warnings=tuple(notes)), faults
 

@@ -299,7 +299,7 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
 )  # fmt: skip
-LIMITING = ("constant", "guessed", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
+LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:

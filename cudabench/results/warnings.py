@@ -149,13 +149,6 @@ KINDS = {
             "--expect",
         ),
         Kind(
-            "guessed",
-            "A fault was found with arguments that a suggested line had guessed: it may be that no caller gives them.",
-            "nothing in {file} says {texts}, which is what a suggested line guesses; what was found holds for these: "
-            "give --arg, --grid and --block what callers give before you take the kernel for wrong",
-            "--arg",
-        ),
-        Kind(
             "extent",
             "A kernel whose output nothing holds goes beyond an array: that may be as large as no caller makes it.",
             "{name} is as large as --arg says: if callers give the kernel more, give {name} more elements, or smaller "

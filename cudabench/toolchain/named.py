@@ -72,23 +72,12 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     return plain, match[2] or "", types
 
 
-def likely_argument(kind: str, text: str = "") -> str:
-    """Return what a template may be given for a parameter, or for one of a pack: a type, or a value of its type.
-
-    text: of the file, for the enumerations that it has.
-    """
+def _likely_argument(kind: str) -> str:
+    """Return what a template may be given for a parameter, or for one of a pack: a type, or a value of its type."""
     kind = kind.rstrip(".")
     if kind in ("typename", "class"):
         return "float"
-    if kind == "bool":
-        return "true"
-    enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
-    if enumeration:
-        return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
-    unnamed = re.search(rf"\btypedef\s+enum\b[^{{;]*\{{\s*(\w+)[^{{}}]*\}}\s*{re.escape(kind)}\s*;", text)
-    if unnamed:
-        return unnamed[1]
-    return "32"
+    return "true" if kind == "bool" else "32"
 
 
 def template_arguments(kernel: KernelSource) -> dict[str, str]:
@@ -105,7 +94,7 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
         return replace(kernel, expression=kernel.qualified_name + cast)
     example = ", ".join(
-        parameter.default or likely_argument(parameter.type) for parameter in kernel.template_parameters
+        parameter.default or _likely_argument(parameter.type) for parameter in kernel.template_parameters
     )
     if not arguments:
         raise UsageError(

@@ -6,8 +6,7 @@ A search that may begin anywhere tries every character: of a file with its heade
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 
 def matches(pattern: re.Pattern[str], text: str, *words: str) -> Iterator[re.Match[str]]:
@@ -29,11 +28,3 @@ def _finds(word: str, text: str) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(word, at + 1)
-
-
-def by_word(words: Sequence[str]) -> dict[str, list[int]]:
-    """Return the places of each word, in order."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for at, word in enumerate(words):
-        found[word].append(at)
-    return dict(found)

@@ -43,6 +43,7 @@ _POINTERS = (
 
 
 STEPS = "the steps"  # in place of the name of one kernel
+GAP = "..."  # in a line, for what only the user knows
 
 
 class NoLine(UsageError):
@@ -52,9 +53,14 @@ class NoLine(UsageError):
 def offered(lead: str, example: object) -> str:
     """Return how a message goes on: with a line that would be right, or why none can be suggested."""
     try:
-        return f"{lead}: {example}"
+        return led(lead, str(example))
     except NoLine as error:
         return str(error).rstrip(".")
+
+
+def led(lead: str, line: str) -> str:
+    """Return a line behind what leads to it, which says what its gaps are for."""
+    return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
@@ -75,11 +81,11 @@ def read(
     example: object,
     text: str = "",
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a kernel, in the order of its parameters.
+    """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 
     `known` are further numbers that shapes may use; `example` is a line that would be right; `text` is the source,
-    which declares structs. Scalars are read first,
-    so a shape may name one that stands behind it. Raises UsageError for whatever does not fit the signature.
+    which declares structs. Scalars are read first, each behind those that it names, so a shape or a number may name one
+    that stands behind it. Raises UsageError for whatever does not fit the signature.
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
@@ -92,6 +98,7 @@ def read(
     if lacking is not None:
         raise UsageError(_by_value(lacking, kernel))
     check_names(names, kernel, example)
+    given = in_order(given, kernel)
     scalars: dict[str, Any] = {**CONSTANTS, **known}
     found: dict[str, Any] = {}
     inside: dict[str, Sequence[Pointer]] = {}  # of structs
@@ -141,21 +148,42 @@ def read(
     return tuple(found[name] for name, _ in given)
 
 
+def in_order(given: Sequence[tuple[str, str]], kernel: KernelSource) -> list[tuple[str, str]]:
+    """Return arguments in the order of the parameters: by their names, and as given for parameters without one."""
+    names = {parameter.name for parameter in kernel.parameters if parameter.name}
+    named, others = {name: (name, value) for name, value in given}, [one for one in given if one[0] not in names]
+    return [named[parameter.name] if parameter.name else others.pop(0) for parameter in kernel.parameters]
+
+
 def numbers_first(
     pairs: Sequence[tuple[tuple[str, str], Parameter]],
 ) -> list[tuple[tuple[str, str], Parameter]]:
-    """Return arguments with each struct behind the numbers that it names."""
-    waiting = [pair for pair in pairs if pair[0][1].startswith("{")]
-    names = {name for (name, _), _ in pairs}
-    found = []
-    for pair in [one for one in pairs if one not in waiting]:
-        # A number may in turn name a struct's.
-        for struct in [one for one in waiting if re.search(rf"\b{one[0][0]}_\w", pair[0][1])]:
-            if not names & set(re.findall(r"\w+", struct[0][1])):
-                waiting.remove(struct)
-                found.append(struct)
-        found.append(pair)
-    return found + waiting
+    """Return numbers and structs, each behind those that it names, then the arrays.
+
+    Raises UsageError for numbers that name each other.
+    """
+    arrays = [pair for pair in pairs if pair[1].pointer or is_object(pair[0][1]) or is_tensor_map(pair[0][1])]
+    waiting = [pair for pair in pairs if pair not in arrays]
+    found: list[tuple[tuple[str, str], Parameter]] = []
+
+    def waits(pair: tuple[tuple[str, str], Parameter]) -> bool:
+        (own, value), _ = pair
+        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", value)))  # of a struct its members' values
+        members = (
+            other
+            for (other, text), _ in waiting
+            if text.startswith("{") and any(w.startswith(f"{other}_") for w in words)
+        )
+        return bool(((words & {other for (other, _), _ in waiting}) | set(members)) - {own})
+
+    while waiting:
+        free = [pair for pair in waiting if not waits(pair)]
+        if not free:
+            lacking = " and ".join(f"--arg {name}={value}" for (name, value), _ in waiting)
+            raise UsageError(f"{lacking} need each other: give one of them as a number.")
+        found += free
+        waiting = [pair for pair in waiting if pair not in free]
+    return found + arrays
 
 
 def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
@@ -172,24 +200,16 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
 
 
 def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> None:
-    """Raise UsageError where the names are not the kernel's parameters in their order; it prints the signature."""
+    """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
     doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if doubled:
         raise UsageError(f"--arg {doubled}=... is given twice: keep one.")
-    if len(names) == len(wanted) and all(not w or n == w for n, w in zip(names, wanted, strict=True)):
-        return
     unknown = next((name for name in names if name not in wanted), None)
     missing = [name for name in wanted if name and name not in names]
-    if unknown and all(wanted):
-        what = f"has no parameter '{unknown}'.{did_you_mean(unknown, missing or wanted)} It"
-    elif len(names) != len(wanted):
-        what = ""
-    else:
-        raise UsageError(
-            f"{kernel.signature}: the arguments stand in another order ({', '.join(names)}); give each --arg in the "
-            f"order of the parameters, {offered('such as', example)}"
-        )
+    if len(names) == len(wanted) and not missing:
+        return
+    what = f"has no parameter '{unknown}'.{did_you_mean(unknown, missing or wanted)} It" if unknown and missing else ""
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""

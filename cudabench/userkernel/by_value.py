@@ -60,9 +60,8 @@ class Layout:
     vector: bool = False
     pointee: Parameter | None = None
 
-    def example(self, known: Mapping[str, float] = MappingProxyType({})) -> str:
-        """Return a value as the command line writes it, with the numbers that are `known` of a struct's members, and
-        the bytes of its arrays, each by the member's name."""
+    def example(self) -> str:
+        """Return a value as the command line writes it."""
         if self.dtype:
             return "2.5" if np.dtype(self.dtype).kind == "f" else "1"
         if self.pointee:
@@ -73,21 +72,7 @@ class Layout:
             return f"[{', '.join([self.element.example()] * self.count)}]"
         if self.vector:
             return ",".join(member.example() for _, _, member in self.members)
-        inside = (
-            f"{name}: {member.as_known(known[name]) if name in known else _bracketed(member)}"
-            for name, _, member in self.members
-        )
-        return f"{{{', '.join(inside)}}}"
-
-    def as_known(self, value: float) -> str:
-        """Return a member's number, or an array of so many bytes, as the command line writes it."""
-        if self.pointee:
-            ctype = like(self.pointee, {})
-            width = 2 if ctype == "bfloat16" else np.dtype(ctype).itemsize
-            return f"{ctype}[{max(int(value) // width, 1)}]:random"
-        if self.dtype is None:
-            return _bracketed(self)
-        return repr(float(value)) if np.dtype(self.dtype).kind == "f" else str(int(value))
+        return f"{{{', '.join(f'{name}: {_bracketed(member)}' for name, _, member in self.members)}}}"
 
 
 def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:

@@ -116,13 +116,13 @@ def _one(
     return Array(name, wanted, (1,), "full", None, True, rule)
 
 
-def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "") -> str:
-    """Return a value that --const would take for a variable: `value` for a number, random contents for an array."""
+def like(name: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
+    """Return a value that --const would take for a variable: random contents for an array."""
     ctype, extents, _ = declared(file)[name]
     dtype, vector = source.numpy_dtype(ctype, aliases), source.vector_type(ctype, aliases)
-    shape = ",".join(_extent(part, file.text, aliases) for part in re.split(r"[\[\]]+", extents) if part)
+    shape = ",".join(in_numbers(part, file.text, aliases) for part in re.split(r"[\[\]]+", extents) if part)
     if dtype and not extents:
-        return value or ("2.5" if np.dtype(dtype).kind == "f" else "1")
+        return "2.5" if np.dtype(dtype).kind == "f" else "1"
     if dtype:
         return f"{dtype}[{shape}]:random"
     one, many = vector or uniform_struct(ctype, aliases) or ("", 0)
@@ -132,7 +132,7 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "
     return f"uint8[{f'{shape},' if shape else ''}{layout.size if layout else 'BYTES'}]:zeros"
 
 
-def _extent(text: str, file: str, aliases: Mapping[str, str]) -> str:
+def in_numbers(text: str, file: str, aliases: Mapping[str, str]) -> str:
     """Return an extent of a declaration with the file's own constants in numbers, as far as they are plain."""
     for _ in range(8):
         for name in set(re.findall(r"[^\W\d]\w*", text)):

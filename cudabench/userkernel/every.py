@@ -12,7 +12,7 @@ from cudabench.toolchain.source import KernelSource
 from cudabench.userkernel.arguments import offered
 from cudabench.userkernel.plan import numeric, select
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggested.example import Example
+from cudabench.userkernel.suggestion import Example
 from cudabench.userkernel.type_names import aliases_of
 
 

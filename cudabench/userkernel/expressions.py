@@ -101,6 +101,8 @@ def parse(
         raise ExpressionError(f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}.")
     if not text.strip():
         raise ExpressionError(f"{label} is empty: write arithmetic, such as cdiv(n,256).")
+    if "..." in text:
+        raise ExpressionError(f"{label} has a gap: write your own value for '...'.")
     plain = re.sub(
         r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS and m[0] in names else m[0], text.strip()
     )

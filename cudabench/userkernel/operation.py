@@ -22,7 +22,6 @@ from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
 from cudabench.userkernel.problem import UserProblem
-from cudabench.userkernel.suggested.made_up import made_up
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
@@ -68,15 +67,9 @@ def operation_of(problem: UserProblem) -> Operation:
         flops_formula=problem.flops_formula,
         saves=tuple(name for name, _ in problem.save),
         save=(lambda _, outputs: _save(problem, outputs)) if problem.save else None,
-        made_up=lambda kernel: _made_up(problem, kernel),
         smaller="smaller arrays",
         larger="larger arrays",
     )
-
-
-def _made_up(problem: UserProblem, kernel: str) -> list[tuple[str, str]]:
-    guesses = made_up(problem.request, kernel) if problem.request else ()
-    return [(one.text if one.option == "--arg" else f"{one.option} {one.text}", one.kind) for one in guesses]
 
 
 # What is right -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggested.example import Example, example_line, with_headers_nearby
+from cudabench.userkernel.suggestion import Example, with_headers_nearby
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import Record, Scalar
 
@@ -73,7 +73,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     for kernel in kernels:
         references.check_no_reference(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
-    first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
+    first = next((kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names)), kernels[0])
     example = Example(request, file, first, aliases, command)
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
@@ -300,7 +300,7 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
             raise
         aliases = aliases_of(file, request.defines, request.include)
         try:
-            line: str | NoLine = example_line(request, file, own[0], aliases, command)
+            line: str | NoLine = str(Example(request, file, own[0], aliases, command))
         except NoLine as none:
             line = none
         raise UsageError(_with_line(str(error), line)) from None
@@ -309,13 +309,21 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 def _first_line(
     request: UserRequest, file: SourceFile, kernels: Iterable[KernelSource], aliases: Mapping[str, str], command: str
 ) -> str | NoLine:
-    """Return a line for the first of the kernels that has one, or why the first of them, or of the file, has none."""
+    """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
+    file, has none."""
     why: NoLine | None = None
+    first = ""
     for kernel in chain(kernels, file.kernels[:1]):
         try:
-            return example_line(request, file, kernel, aliases, command)
+            line = str(Example(request, file, kernel, aliases, command))
         except NoLine as error:
             why = why or error
+            continue
+        if arguments.GAP not in line:
+            return line
+        first = first or line
+    if first:
+        return first
     assert why is not None
     return why
 
@@ -327,7 +335,7 @@ def _with_line(said: str, example: str | NoLine) -> str:
         return f"{said}; {example}"
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
-    return f"{said}{named}; as in: {example}"
+    return f"{said}{named}; {arguments.led('as in', example)}"
 
 
 def _launches_kernels(kernel: KernelSource) -> bool:

@@ -39,7 +39,6 @@ class UserProblem:
     save: tuple[tuple[str, str], ...]
     constants: tuple[Array, ...] = ()
     seed: int = 0
-    request: UserRequest | None = None
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -115,7 +114,6 @@ def problem_of(
         save=saves,
         constants=tuple(constants),
         seed=request.seed,
-        request=request,
     )
     for at, expectation in enumerate(expectations):
         before = [other for other in expectations[:at] if other.name == expectation.name]

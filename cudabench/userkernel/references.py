@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cudabench.errors import CudabenchError
 from cudabench.toolchain import places, reached
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.userkernel.suggested.object_examples import surface, texture
+from cudabench.userkernel.surface_calls import calls, example
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 _NAMED_REFERENCE = re.compile(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;")
@@ -39,7 +39,7 @@ def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[
         if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
             fetch = f"tex1Dfetch<{ctype}>({name}, i)"
         fetches.append(fetch)
-        given.append(f"--arg '{name}={texture(name, fetch, aliases)}'")
+        given.append(f"--arg '{name}={example('texture', ctype, aliases)}'")
     names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
     kind, them, added = "texture reference", "it", "a parameter"
     if len(read) > 1:
@@ -57,7 +57,8 @@ def _check_no_surface(file: SourceFile, kernel: KernelSource, aliases: Mapping[s
     if not used:
         return
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    given = " ".join(f"--arg '{name}={surface(name, file.text, aliases)}'" for name in used)
+    types = {one.name: one.ctype or one.likely for one in reversed(calls(file.text))}
+    given = " ".join(f"--arg '{name}={example('surface', types.get(name, 'float'), aliases)}'" for name in used)
     one = len(used) == 1
     raise CudabenchError(
         f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "

@@ -72,6 +72,14 @@ def texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
+def example(kind: str, ctype: str, aliases: Mapping[str, str]) -> str:
+    """Return a texture or surface of texels of a C type as --arg writes it, with a gap for how large it is."""
+    dtype, channels = texel(ctype, aliases) or ("float32", 1)
+    if channels > 1:
+        return f"{kind}({dtype}[...,{channels}]:random, channels={channels})"
+    return f"{kind}({dtype}[...]:random)"
+
+
 def misuse(surface: Surface, name: str, text: str, aliases: Mapping[str, str]) -> str | None:
     """Return why a kernel, whose text is given, cannot use a surface as its parameter `name`, with the repair; None
     where nothing shows."""

@@ -1,6 +1,6 @@
-// Indices in a type of a header that is not there: taken as whole numbers, with extents that fit into memory.
+// Indices in a type of a header that is not there: the line has gaps for what only the user knows.
 // run: -k gather_map
-// expect: refused: -D Index_long=long.*--arg 'map=int64\[psi\*nsrow\]:zeros'.*--arg psi=256 --arg nsrow=256
+// expect: refused: with your own value for each \.\.\.: .*--arg map=\.\.\. --arg rows=\.\.\. --arg psi=\.\.\. --arg nsrow=\.\.\.
 // then: -k gather_map -D Index_long=long -g 2 -b 32 --arg 'map=int64[64]:zeros' --arg 'rows=int64[64]:permutation'
 //       --arg psi=0 --arg nsrow=64 --expect 'map=np.argsort(rows)'
 #include "absent_config.h"

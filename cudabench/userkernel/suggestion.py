@@ -1,0 +1,350 @@
+"""The line that a message prints for a kernel, from its signature, its text and what was given already.
+
+It runs as it is where every parameter is an array or a number and at most one whole number says how large the problem
+is. Elsewhere `...` stands for what only the user knows. Nothing of host code is followed but a launch's plain numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cudabench.errors import UsageError
+from cudabench.toolchain import includes, places, reached, source
+from cudabench.toolchain.named import template_arguments
+from cudabench.toolchain.signatures import TemplateParameter, types_listed
+from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
+from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.userkernel import expressions, pointers, rows
+from cudabench.userkernel.accessors import accessor_of
+from cudabench.userkernel.arguments import GAP, check_taken
+from cudabench.userkernel.by_value import layout_of, numbers_in
+from cudabench.userkernel.constants import in_numbers
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
+from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
+from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.values import CONSTANTS
+
+# Of a problem, by its dimensions: no block divides a side.
+SIDES = {1: 10007, 2: 251, 3: 37}
+BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
+_DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
+_CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
+_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # of an array, with an array inside
+
+
+@dataclass(frozen=True)
+class Example:
+    """A line for a kernel, made where a message needs it."""
+
+    request: UserRequest
+    file: SourceFile
+    kernel: KernelSource
+    aliases: Mapping[str, str]
+    command: str = "run"
+
+    def __str__(self) -> str:
+        """The line. Raises NoLine for a kernel with a parameter that no --arg can give."""
+        request, file, kernel, aliases = self.request, self.file, self.kernel, self.aliases
+        if found := with_headers_nearby(request):
+            request, file = found
+            aliases = aliases_of(file, request.defines, request.include)
+            with contextlib.suppress(UsageError):  # a template has no instance yet
+                kernel = source.resolved(source.find(file, kernel.expression or kernel.qualified_name), aliases)
+        return shlex.join(_words(request, file, kernel, aliases, self.command))
+
+
+def _words(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str
+) -> list[str]:
+    """Return a command line for a kernel by its words."""
+    launch = _launch_of(kernel, file.text, aliases)
+    name = kernel.expression or kernel.qualified_name
+    if kernel.template_parameters and "<" not in name:
+        name = _instance(kernel, launch, file.text, aliases)
+        kernel = source.resolved(source.find(file, name.replace(GAP, "32")), aliases)
+    elif kernel.overloaded and "(" not in name:
+        name += types_listed(kernel.parameters)
+    check_taken(kernel, file.text, aliases)
+    sized = _sized(request, kernel, file.text, aliases, launch)
+    given = request.given()
+    words = ["cudabench", command, file.path, "--kernel", name]
+    words += [word for folder in request.include for word in ("-I", str(folder))]
+    words += [w for macro, value in request.defines.items() for w in ("-D", f"{macro}={value}" if value else macro)]
+    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else "")
+    launched = {"--grid": sized.grid, "--block": sized.block, "--cluster": request.cluster, "--shared": shared}
+    words += [word for option, text in launched.items() if text for word in (option, text)]
+    for at, parameter in enumerate(kernel.parameters):
+        own = parameter.name or f"arg{at}"
+        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file.text, aliases, sized)
+        words += ["--arg", f"{own}={value}"]
+    words += [word for text in request.expect for word in ("--expect", text)]
+    words += [word for text in request.constants for word in ("--const", text)]
+    return words
+
+
+# How large a problem is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array; the name of
+    the size, '' where there is none; the kernel's text without needless blanks and casts."""
+
+    grid: str
+    block: str
+    numbers: Mapping[str, str]
+    elements: str
+    size: str
+    body: str
+
+
+def _sized(
+    request: UserRequest, kernel: KernelSource, text: str, aliases: Mapping[str, str], launch: _Launch
+) -> _Sized:
+    whole = {
+        parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
+        for at, parameter in enumerate(kernel.parameters)
+        if not parameter.pointer and np.dtype(source.numpy_dtype(parameter.type, aliases) or "V").kind in "iu"
+    }
+    body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
+    used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
+    axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
+    deep = max((at for name, at in axes if name == "threadIdx"), default=1)
+    wide = max((at for _, at in axes), default=1)
+    sides = _block_in(kernel, body, text, aliases, deep) or BLOCKS[deep]
+    sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
+    sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
+    block = request.block or launch.block or ",".join(map(str, sides)) or GAP
+    sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
+    alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
+    grid = request.grid or launch.grid or ("1" if alone else "")
+    sizes = [own for own in whole if _is_size(own, body)]
+    numbers = {own: str(value or GAP) for own, value in whole.items()}
+    if len(sizes) > 1 or block == GAP:
+        return _Sized(grid or GAP, block, numbers, GAP, "", body)
+    if not sizes:
+        count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
+        return _Sized(grid or "1", block, numbers, str(count), "", body)
+    (own,) = sizes
+    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
+    power = max(wide, 2 if parts or any(map(rows.of_pointers, kernel.parameters)) else 1)
+    numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
+    each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
+    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
+
+
+def _is_size(own: str, body: str) -> bool:
+    """Return whether a kernel compares a thread's place with a number."""
+    found = {"threadIdx", "blockIdx", "thread_rank"}
+    values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
+    for _ in range(3):
+        found |= {name for name, value in values if found & set(re.findall(r"\w+", value))}
+    place, other = rf"\b(?:{'|'.join(found)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
+    return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
+
+
+def _is_reached(own: str, sized: _Sized) -> bool:
+    """Return whether the elements of an array that a kernel names lie within what it is given, as far as indices say:
+    one for each thread or, of a problem with a size, no multiple of a place but by that size."""
+    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
+    for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
+        values.pop("".join(name), None)  # of a loop
+    factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
+    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
+        if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
+            continue
+        beyond = re.fullmatch(r"\[(\w+)\+\d+\]", index) if sized.size else None
+        if beyond and not re.search(rf"\b{beyond[1]}(?:<|>=|==){sized.size}-", sized.body):
+            return False
+        for _ in range(3):
+            index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
+        index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
+        if re.search(rf"\*|<<|\+\(*{sized.size}\b|\b{sized.size}\)*\+" if sized.size else r"[^\[\]().+a-zA-Z]", index):
+            return False
+        if not sized.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
+            return False
+    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body)
+
+
+def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
+    """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
+    used = reached.names(file.text, kernel)
+    for match in places.matches(_DYNAMIC, file.text, "extern"):
+        inside = any(one.start <= match.start() < one.end for one in file.kernels)
+        around = file.text[max(0, match.start() - 400) : match.start()] if not inside else ""
+        heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
+        if match[1] in used or used & {name for pair in heads for name in pair}:
+            return True
+    return bool(_DYNAMIC.search(kernel.text))
+
+
+# What a parameter is given -------------------------------------------------------------------------------------------
+
+
+def _value(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+    """Return an argument as --arg writes it."""
+    if kind := {TENSOR_MAP: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
+        return f"{kind}({GAP})"
+    if parameter.pointer:
+        return _array(parameter, text, aliases, sized)
+    if accessor := accessor_of(parameter.type, text, aliases):
+        return f"{pointers.like(accessor.parameter(''), aliases)}[{','.join([GAP] * accessor.dimensions)}]:random"
+    layout = layout_of(parameter.type, text, aliases)
+    if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
+        return layout.example()
+    if layout and layout.members:
+        return f"{{{', '.join(f'{name}: {GAP}' for name, _, _ in layout.members)}}}"
+    return "true" if layout and layout.dtype == "bool" else GAP
+
+
+def _array(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+    by_rows = rows.of_pointers(parameter)
+    one = rows.row_of(parameter) if by_rows else parameter
+    many, start = pointers.elements(one, aliases), _start(parameter, sized.body)
+    if many is None:
+        layout = layout_of(one.type, text, aliases)
+        if layout is None or "pointer" in numbers_in(layout)[0]:
+            return GAP
+        many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
+    shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
+    if GAP in shape or "[" in one.type or not _is_reached(parameter.name, sized):
+        shape = GAP
+    elif by_rows:
+        shape = f"{sized.size},{sized.size}" if sized.size else GAP
+    return f"{pointers.like(one, aliases)}[{shape}]:{start}"
+
+
+def _start(parameter: Parameter, text: str) -> str:
+    """Return how an array starts: as zeros where a kernel only counts in it, empty where it only writes it, else at
+    random, as what it reads."""
+    own, body = re.escape(parameter.name or "?"), text.partition("{")[2]
+    uses = len(re.findall(rf"(?<![\w.]){own}\b", body))
+    element = rf"(?<![\w.]){own}\s*{_INDEXED}"
+    writes = len(re.findall(rf"(?<![*&]\s)(?<![*&]){element}\s*=(?!=)|\*\s*{own}\s*=(?!=)", body))
+    counts = len(re.findall(rf"{element}\s*(?:[-+|^]=|\+\s*\+|-\s*-)|\batomic\w+\s*\(\s*(?:&\s*)?{own}\b", body))
+    if parameter.const or uses == 0 or uses > writes + counts:
+        return "random"
+    return "zeros" if counts else "empty"
+
+
+# Templates and headers -----------------------------------------------------------------------------------------------
+
+
+def _instance(kernel: KernelSource, launch: _Launch, text: str, aliases: Mapping[str, str]) -> str:
+    """Return the instance that a launch names outright, else one of defaults, and float for a type."""
+
+    def is_plain(word: str) -> bool:
+        if _number(word, text, aliases) is not None or word in ("true", "false"):
+            return True
+        declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
+        return bool(layout_of(word, text, aliases) or re.search(declared, text))
+
+    words = [*launch.template] if all(map(is_plain, launch.template)) else []
+    words = words or [_likely(one, kernel) for one in kernel.template_parameters]
+    return f"{kernel.qualified_name}<{', '.join(words)}>"
+
+
+def _likely(parameter: TemplateParameter, kernel: KernelSource) -> str:
+    """Return a template's default, float for a type that is only computed with, `...` for all else."""
+    if parameter.default:
+        return parameter.default
+    if parameter.type.rstrip(".") not in ("typename", "class"):
+        return GAP
+    own = re.escape(parameter.name or "?")
+    objects = [one.name for one in kernel.parameters if not one.pointer and one.type.rstrip("&") == parameter.name]
+    as_class = [rf"\b{own}\s*(?:::|\(\s*\)\s*\(|\{{\s*\}}\s*\()", *(rf"\b{one}\s*[(.]" for one in objects)]
+    return GAP if re.search("|".join(as_class), kernel.text) else "float"
+
+
+def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
+    """Return a request with the folders of headers that lie around its file and that no -I names, and the file as the
+    compiler then reads it; None where there are none."""
+    written = source.read(request.file)
+    folders = includes.lacking(written.text, request.file, request.include)
+    if not folders:
+        return None
+    wider = replace(request, include=(*request.include, *folders))
+    return wider, source.preprocessed(written, wider.defines, wider.include)
+
+
+# What a launch of the file says outright ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A launch as far as its text says it: the template's arguments, grid, block and dynamic shared bytes as numbers,
+    '' where they are not plain, and for each argument the whole number that it is, None for another."""
+
+    template: tuple[str, ...] = ()
+    grid: str = ""
+    block: str = ""
+    shared: str = ""
+    passed: tuple[int | None, ...] = ()
+
+
+def _launch_of(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> _Launch:
+    """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
+    kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
+    launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
+    found = []
+    for match in places.matches(re.compile(launch), text, kernel.name):
+        template, config, passed = match.groups() if kinds else ("", *match.groups())
+        how = [spell(part) for part in split(words_of(config), ",")]
+        grid, block = (_sides(one, text, aliases) for one in [*how, "", ""][:2])
+        shared = str(_number(how[2], text, aliases) or "") if len(how) > 2 else ""
+        given = tuple(spell(part) for part in split(words_of(template or ""), ",") if part)
+        numbers = tuple(_number(spell(part), text, aliases) for part in split(words_of(passed), ","))
+        found.append(_Launch(given, grid, block, shared, numbers))
+    return next((one for one in found if one.block), found[0] if found else _Launch())
+
+
+def _number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
+    """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
+    sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
+    words = re.sub(sizeof, lambda m: str(np.dtype(source.numpy_dtype(m[1], aliases) or "V").itemsize or m[0]), words)
+    words = in_numbers(words, text, aliases)
+    try:
+        value = expressions.parse(words.replace("/", "//"), "a launch", ()).evaluate(CONSTANTS)
+    except UsageError:
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
+    """Return the block that a kernel's own constants take for granted, [] where they say none.
+
+    `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
+    """
+    given = template_arguments(kernel)
+
+    def plain(pattern: str) -> int:
+        words = next((one for match in re.findall(pattern, body) for one in match if one), "")
+        return (_number(given.get(words, words), text, aliases) or 0) if words else 0
+
+    own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
+    sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
+    if axes == 1 and not sides[0]:
+        sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
+    return sides if all(sides) and 32 <= math.prod(sides) <= 1024 else []
+
+
+def _sides(words: str, text: str, aliases: Mapping[str, str]) -> str:
+    """Return a grid or a block of a launch as an option takes it, '' where it is not plain."""
+    if re.fullmatch(r"[^\W\d]\w*", words):
+        made = rf"\bdim3\s+(?:[^;()]*\([^;()]*\)\s*,\s*)*{words}\s*(?:=\s*dim3\s*)?[({{]([^;]*?)[)}}]\s*[,;]"
+        found = set(re.findall(made, text))
+        words = f"dim3({found.pop()})" if len(found) == 1 else words
+    inside = re.fullmatch(r"dim3\s*[({](.*)[)}]", words.strip(), re.S)
+    parts = split(words_of(inside[1]), ",") if inside else [[words]]
+    sides = [_number(spell(part), text, aliases) for part in parts]
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return ",".join(map(str, sides)) if all(sides) and len(sides) <= 3 else ""
