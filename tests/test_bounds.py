@@ -124,7 +124,7 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
     assert sum(line.startswith("Lowest bound, ") for line in lines) == 1
     (waste,) = (line for line in lines if line.startswith("Most waste: "))
     assert waste.startswith("Most waste: naive-row, 4.5x sectors, line ")
-    assert "Other than the source says: IPAD=4, not 1 (smem-pad)." in lines
+    assert "Different from the source: IPAD=4, not 1 (smem-pad)." in lines
     (more,) = (line for line in lines if line.startswith("More: "))
     assert cudabench(*shlex.split(more)[2:]).code == 0
     document = json.loads(Path("r.json").read_text())

@@ -171,7 +171,7 @@ def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
             values = [f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items()]
             shared.setdefault(", ".join(values), []).append(name_at(result, results))
     told = [f"{values} ({', '.join(kernels)})" for values, kernels in shared.items()]
-    return f"Other than the source says: {'; '.join(told)}." if told else ""
+    return f"Different from the source: {'; '.join(told)}." if told else ""
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
