@@ -203,10 +203,9 @@ def _run(name: str, **given: Any) -> int:
 
 def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
     """Return the command that explains a kernel of an operation as it was asked for."""
-    from cudabench.cli.explain import explain_command
-
+    explain = families.explain_command(ctx, name)
     _, block = positional(given["words"], (), None)
-    words = families.retyped(ctx, explain_command(name), ("words", "kernels", *OUTPUTS))
+    words = families.retyped(ctx, explain, ("words", "kernels", *OUTPUTS))
     words += ["--block", *map(str, block)] if block else []
     return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
 

@@ -244,6 +244,17 @@ def priced(given: dict[str, Any], choice: Choice) -> tuple[cards.Card, ...]:
     return () if card is None else (card,)
 
 
+def explain_command(ctx: click.Context, name: str) -> click.Command:
+    """Return the command that explains an operation's kernels, or those of a file."""
+    from cudabench import cli
+
+    explain = cli.make_command("explain")
+    assert isinstance(explain, click.Group)
+    found = explain.get_command(ctx, name)
+    assert found is not None
+    return found
+
+
 def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:
     """Return the options that were typed and that another command takes too, as words, but for those left out."""
     words = []

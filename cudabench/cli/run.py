@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from cudabench.cli import complete, pricing
 from cudabench.cli import options as families
 from cudabench.cli.arguments import Expressions, SpreadCommand
+from cudabench.cli.groups import FILE
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -251,10 +252,9 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
 
 def _explaining(ctx: click.Context, kernel: str) -> str:
     """Return the command that explains a kernel with the arguments that were typed."""
-    from cudabench.cli.explain import explain_file
     from cudabench.cli.operation import OUTPUTS
 
-    words = families.retyped(ctx, explain_file(), ("file", "kernels", *OUTPUTS))
+    words = families.retyped(ctx, families.explain_command(ctx, FILE), ("file", "kernels", *OUTPUTS))
     file = [ctx.params["file"]] if ctx.params["file"] else []
     return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
 
