@@ -14,6 +14,7 @@ import numpy as np
 
 from cudabench.simulator.check.chains import Chains
 from cudabench.simulator.check.grid_races import MANY, GridRaces, Trail
+from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.memory import Region, flat, folded
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
@@ -142,11 +143,11 @@ class FencedRaces(GridRaces):
             lane = int(chosen[at[first] // (granules.size // chosen.size)])
             index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
             store = self.machine.code.accesses[int(what[first])][0]
+            spot = in_region(region, int(granules[at[first]]) * self.width, access.width)
             self.machine.hazards.add(
                 "missing-fence", access.location, int(early.sum()), index, thread,
-                f"thread {thread} of block {index} reads byte {int(granules[at[first]]) * self.width} of "
-                f"'{region.name}', which {self.party(int(writers[first]))} writes in line {store.line} and then "
-                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                f"thread {thread} of block {index} reads {spot}, which {self.party(int(writers[first]))} writes in line "
+                f"{store.line} and then announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
                 "may get what was there before.",
             )  # fmt: skip
         return found

@@ -297,7 +297,8 @@ class Races:
                 or not reads
                 or any(entry.access.kind == "store" and entry.access.location.line == later.line for entry in meanwhile)
             ):
-                gap = gap.turn or gap._replace(kind="next")  # what was accessed in another turn
+                # What was accessed in another turn, or by another statement in the line.
+                gap = gap.turn or gap._replace(kind="between")
         scope = self.cuts.reach(place_of(gap), scope)
         at = cut_at(entries, index, stop, gap.span)
         self.cuts.stand(later, gap)
