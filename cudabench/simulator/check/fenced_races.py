@@ -146,9 +146,9 @@ class FencedRaces(GridRaces):
             spot = in_region(region, int(granules[at[first]]) * self.width, access.width)
             self.machine.hazards.add(
                 "missing-fence", access.location, int(early.sum()), index, thread,
-                f"thread {thread} of block {index} reads {spot}, which {self.party(int(writers[first]))} writes in line "
-                f"{store.line} and then announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
-                "may get what was there before.",
+                f"thread {thread} of block {index} reads {spot}, which {self.party(int(writers[first]))} writes in "
+                f"line {store.line} and then announces by a flag. The thread has read the flag, but without "
+                "__threadfence() before this read: it may get what was there before.",
             )  # fmt: skip
         return found
 
