@@ -91,7 +91,10 @@ class View:
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
             self._line(out, f"{label}: {devices_text(file)}")
-        rows = {row.key: row for comparison in self.comparisons for row in comparison.rows}
+        every = [row for comparison in self.comparisons for row in comparison.rows]
+        rows: dict[compare.Key, Row] = {}
+        for row in every if "hardware" in scopes else compare.worst_first(every):
+            rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
         power = -1 if "hardware" in scopes else 1  # beside speeds a ratio of speeds, beside times one of times
