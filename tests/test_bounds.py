@@ -19,6 +19,7 @@ from cudabench.explain.accesses import excesses, wasted
 from cudabench.measure import simulated_run, sweep
 from cudabench.model import Access, Hazard, Limit, Result, Verification
 from cudabench.render import table
+from cudabench.results import headlines
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler
 
@@ -59,22 +60,22 @@ def test_bounds_that_tie_are_ordered_by_waste() -> None:
     results = [
         result("wasteful", 36.62, sectors=8), result("slow", 42.4), result("good", 36.58), result("banks", 36.6, 4, 3)
     ]  # fmt: skip
-    assert table.lowest_line(results) == "Lowest bound, 36.6 µs: good, banks, wasteful, held by memory."
+    assert headlines.lowest_line(results) == "Lowest bound, 36.6 µs: good, banks, wasteful, held by memory."
     assert [one.kernel for one in sorted(results, key=sweep.cost)] == ["good", "banks", "wasteful", "slow"]
     assert [one.kernel for one in sweep.best(results)] == ["good"]
     other = result("other", 36.6, limits=(Limit("l2", 36.6e-6, "sectors"),))
-    assert table.lowest_line([results[2], other]).endswith("good, held by memory; other, held by L2.")
-    assert table.lowest_line(results[:1]) == table.lowest_line([results[0], result("none", None)]) == ""
+    assert headlines.lowest_line([results[2], other]).endswith("good, held by memory; other, held by L2.")
+    assert headlines.lowest_line(results[:1]) == headlines.lowest_line([results[0], result("none", None)]) == ""
 
 
 def test_waste_is_what_exceeds_the_ideal_in_both_units() -> None:
     """Sectors and wavefronts over the ideal are one cell, what costs more first; the line that wastes most is named."""
     one = result("one", 1.0, sectors=8, wavefronts=3)
-    assert table.waste(one) == "2x sectors, 3x wavefronts"
+    assert headlines.waste(one) == "2x sectors, 3x wavefronts"
     assert wasted(one.access or ()) == 4 * 1.75 + 2
-    assert table.waste_line(one, "one") == "Most waste: one, 2x sectors, 3x wavefronts, line 7: y[i] = x[i];"
+    assert headlines.waste_line(one, "one") == "Most waste: one, 2x sectors, 3x wavefronts, line 7: y[i] = x[i];"
     assert excesses(result("fine", 1.0).access or ()) == []
-    assert table.waste_line(result("fine", 1.0), "fine") == ""
+    assert headlines.waste_line(result("fine", 1.0), "fine") == ""
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:

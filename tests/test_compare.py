@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -630,9 +631,15 @@ def test_the_worst_stands_first(compared: Callable[..., Ran]) -> None:
         results = [replace(simulated(sectors=n).results[0], kernel=name) for name, n in sectors.items()]
         return replace(simulated(), results=results)
 
-    out = compared(file(dict.fromkeys(names, 1024)), file(names)).out
-    shown = [line.split()[0] for line in out.splitlines() if line.split()[:1] and line.split()[0] in names]
-    assert shown == ["worst", "worse", "better", "equal"]
+    def shown(out: str) -> list[str]:
+        """Return the kernels in the order in which the text has them first."""
+        return list(dict.fromkeys(re.findall(rf"\b(?:{'|'.join(names)})\b(?= \(|\s+32|\s+\|)", out)))
+
+    base, new = file(dict.fromkeys(names, 1024)), file(names)
+    for options in ("", "--to markdown", "--to github", "--to junit"):
+        assert shown(compared(base, new, options=options).out) == ["worst", "worse", "better", "equal"], options
+    ran = compared(base, base, new)
+    assert shown(ran.out) == ["worst", "worse", "better", "equal"]
 
 
 def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import recorded
-from cudabench.model import Branch, CodeDifference, Counted, Imbalance, Limit, Result, Step
+from cudabench.model import Branch, CodeDifference, Counted, Hazard, Imbalance, Limit, Result, Step
 from cudabench.results import file as results
 from cudabench.results import report
 from cudabench.results.file import ResultsFile
@@ -181,6 +181,51 @@ def test_two_files_side_by_side() -> None:
         assert rung.verdict == "faster"
         assert rung.change.startswith("-20")
     assert all(kernel.sides[0].same and not kernel.sides[1].same for kernel in page.kernels)
+
+
+def test_a_page_leads_with_what_is_wrong_and_wastes_most() -> None:
+    """What is wrong comes before hazards, the lowest bound and the most waste, each with a link to its part."""
+    found = [replace(one, limits=(Limit("memory", 1e-6, "bytes"),)) for one in ladder().results]
+    clean = content.page([replace(ladder(), results=found)], ["x.json"])
+    assert clean.headlines[0].text.startswith("Lowest bound, ")
+    worst = clean.headlines[-1]
+    name = worst.text.removeprefix("Most waste: ").partition(",")[0]
+    assert re.search(r"\dx (sectors|wavefronts).*, line \d+: \S", worst.text)
+    assert worst.link == next(kernel.anchor for kernel in clean.kernels if kernel.name == name)
+    hazard = Hazard("race", 7, "y[i] = x[i];", (0, 0, 0), (1, 0, 0), 1, "two threads write")
+    found[3] = replace(found[3], hazards=(hazard,))
+    found[9] = replace(found[9], status="wrong", reason="3 wrong elements")
+    page = content.page([replace(ladder(), results=found)], ["x.json"])
+    assert [line.text for line in page.headlines][:2] == [
+        f"{found[9].kernel} wrong: 3 wrong elements", f"Hazards: {found[3].kernel} (1).",
+    ]  # fmt: skip
+    assert [line.bad for line in page.headlines] == [True, True, False, False]
+    assert [rung.name for rung in page.ladders[0].rungs] == [one.kernel for one in found]
+    text = report.page([replace(ladder(), results=found)], ["x.json"])
+    assert text.index("3 wrong elements</a>") < text.index('id="ladder"')
+    assert not any(line.text.startswith("Lowest") for line in content.page([timed()], ["run.json"]).headlines)
+
+
+def test_two_files_lead_with_what_got_worse() -> None:
+    """Of two files the kernel that got worse stands first, above the ladder and in it; equal ones are counted."""
+    results_ = ladder().results
+    grown, fewer = results_[7], results_[2]
+    changed = {
+        id(grown): replace(grown, instructions=(grown.instructions or 0) * 3, machine_code=None),
+        id(fewer): replace(fewer, status="failed", reason="it hung"),
+    }
+    after = replace(ladder(), results=[changed.get(id(one), one) for one in results_])
+    page = content.page([ladder(), after], ["a.json", "b.json"])
+    assert page.headlines[0].text.startswith(f"{fewer.kernel}: failed, it hung")
+    assert page.headlines[1].text.startswith(f"{grown.kernel}: more, instructions ")
+    assert [line.text for line in page.headlines[2:]] == ["13 kernels are the same."]
+    assert [rung.name for rung in page.ladders[0].rungs][:2] == [fewer.kernel, grown.kernel]
+    assert page.headlines[0].link == page.kernels[0].anchor
+    same = content.page([ladder(), ladder()], ["a.json", "b.json"])
+    assert [line.text for line in same.headlines] == ["15 kernels are the same."]
+    faster = content.page([timed(), timed(0.8)], ["a.json", "b.json"]).headlines
+    assert len(faster) == content.MOST_LINES + 1
+    assert faster[-1].text == "7 more are not the same."
 
 
 def test_runs_with_other_blocks_are_side_by_side() -> None:

@@ -13,9 +13,10 @@ from cudabench.explain import verdict
 from cudabench.explain.limits import NAMES
 from cudabench.measure import sweep
 from cudabench.model import CardLimits, CpuTime, Limit, Operation, Result, Settings
-from cudabench.render.table import cpu_line, problem_line, several_sizes, warning_lines
+from cudabench.render.table import cpu_line, problem_line, warning_lines
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column
+from cudabench.results.headlines import several_sizes
 from cudabench.text import line
 
 if TYPE_CHECKING:

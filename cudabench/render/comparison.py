@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,6 @@ from cudabench.text import markdown
 if TYPE_CHECKING:
     from rich.console import Console
 
-ORDER: tuple[compare.Verdict, ...] = (
-    "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
-    "still failed",
-)  # fmt: skip
-# Rows are shown in this order; what is equal comes last.
-WORST = (*(word for word in ORDER if word != "same"), "same")
 STYLES = {
     "slower": "red",
     "more": "red",
@@ -78,7 +71,7 @@ class View:
         columns = {"gpu": timed_columns, "counts": counted_columns}.get(
             comparison.scope, lambda: hardware_columns(shown)
         )()
-        for title, rows in by_problem(shown if comparison.scope == "hardware" else worst_first(shown)):
+        for title, rows in by_problem(shown if comparison.scope == "hardware" else compare.worst_first(shown)):
             self._line(out, "")
             self._line(out, title, style="bold")
             self._table(out, columns, rows)
@@ -98,7 +91,10 @@ class View:
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
             self._line(out, f"{label}: {devices_text(file)}")
-        rows = {row.key: row for comparison in self.comparisons for row in comparison.rows}
+        every = [row for comparison in self.comparisons for row in comparison.rows]
+        rows: dict[compare.Key, Row] = {}
+        for row in every if "hardware" in scopes else compare.worst_first(every):
+            rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
         power = -1 if "hardware" in scopes else 1  # beside speeds a ratio of speeds, beside times one of times
@@ -261,7 +257,7 @@ def summary(comparison: Comparison) -> str:
     if comparison.scope == "hardware":
         return "No verdicts: these are different GPUs. The ratio is of speeds, new over base: over 1 is faster."
     both = [row for row in comparison.rows if row.base and row.new]
-    counted = ", ".join(f"{comparison.count(word)} {word}" for word in ORDER if comparison.count(word))
+    counted = ", ".join(f"{comparison.count(word)} {word}" for word in compare.ORDER if comparison.count(word))
     mean = comparison.geometric_mean
     mean_text = "" if mean is None or len(both) < 2 else f"; geometric mean of the ratios {mean:.3f}"
     return f"{len(both)} compared: {counted}{mean_text}."
@@ -286,17 +282,6 @@ def winner(comparison: Comparison) -> str:
     behind = [compare.name_of(row.key) for row in shown if row.ratio and row.ratio.value**against > 1]
     ahead = f"; {slow} is ahead in {', '.join(behind)}" if behind else ""
     return f"{fast} is {factor:.2f} times as fast as {slow}{kernels}{ahead}."
-
-
-def worst_first(rows: Sequence[Row]) -> list[Row]:
-    """Return rows with the worst verdict first, the largest change of each first, and those that are equal last."""
-
-    def rank(row: Row) -> tuple[int, float, float]:
-        place = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
-        largest = max((abs(count.new / count.base - 1) if count.base else inf for count in row.grown), default=0.0)
-        return place, -abs(log(row.ratio.value)) if row.ratio and row.ratio.value > 0 else 0.0, -largest
-
-    return sorted(rows, key=rank)
 
 
 def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

@@ -13,8 +13,9 @@ from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.measure import sweep
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
 from cudabench.plan.space import Axis, Refusal
-from cudabench.render.table import at_least, device_line, held_by, priced_on, problem_line, waste
+from cudabench.render.table import device_line, priced_on, problem_line
 from cudabench.results import columns, compare, stats, units
+from cudabench.results.headlines import at_least, held_by, waste
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,9 +12,10 @@ from cudabench.model import Result, dim_text
 from cudabench.plan.space import Axis, text_of
 from cudabench.render import cards as by_card
 from cudabench.render.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
-from cudabench.render.table import at_least, device_line, fitting, held_by, priced_on, problem_line, waste
+from cudabench.render.table import device_line, fitting, priced_on, problem_line
 from cudabench.results import compare, stats, units
 from cudabench.results.columns import Column
+from cudabench.results.headlines import at_least, held_by, waste
 from cudabench.results.ratio import CONFIDENCE, time_ratio
 
 if TYPE_CHECKING:

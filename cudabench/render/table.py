@@ -7,12 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import NOTABLE, Cost, excesses, over, total, wasted
+from cudabench.explain.accesses import NOTABLE, Cost, total
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
 from cudabench.plan import chapters, constants
 from cudabench.render.explanation import shortened
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
+from cudabench.results.headlines import (
+    at_least,
+    held_by,
+    lowest_line,
+    most_wasteful,
+    name_at,
+    reasons,
+    several_sizes,
+    waste,
+    waste_line,
+)
 from cudabench.results.ratio import RUN_TO_RUN_S
 
 if TYPE_CHECKING:
@@ -76,7 +87,7 @@ def show(
             out.print(Text(text))
     if said := chosen_line(operation, results):
         out.print(Text(said, style="dim"))
-    for (status, reason), kernels in reasons(results).items():
+    for (status, reason), kernels in reasons((name_at(result, results), result) for result in results).items():
         style = "dim" if status == "skipped" else "red"
         out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
     for line in stragglers(results):
@@ -95,15 +106,6 @@ def show(
 
 
 # The lines around the table ------------------------------------------------------------------------------------------
-
-
-def reasons(results: Sequence[Result]) -> dict[tuple[str, str | None], list[str]]:
-    """Return why kernels have no figures, and which: what several share is said once."""
-    shared: dict[tuple[str, str | None], list[str]] = {}
-    for result in results:
-        if result.status != "ok":
-            shared.setdefault((result.status, result.reason), []).append(name_at(result, results))
-    return shared
 
 
 def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
@@ -130,35 +132,11 @@ def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str]
     out.print(Text(f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, style="dim"))
     if said := lowest_line(results):
         out.print(Text(said))
-    worst = max(results, key=lambda result: wasted(result.access or ()), default=None)
+    worst = most_wasteful(results)
     if worst is not None and (said := waste_line(worst, name_at(worst, results))):
         out.print(Text(shortened(said, out.width)))
     if worst is not None and more is not None:
         out.print(Text(f"More: {more(worst.kernel)}"), soft_wrap=True)
-
-
-def lowest_line(results: Sequence[Result]) -> str:
-    """Return which kernels have the lowest bound, those that waste least first, and what holds them; '' for fewer than
-    two kernels, and for several sizes."""
-    priced = [result for result in results if result.limits and result.status == "ok"]
-    if len(priced) < 2 or several_sizes(results):
-        return ""
-    least = min(map(verdict.bound, priced))
-    tied = sorted((one for one in priced if verdict.bound(one) == least), key=lambda r: wasted(r.access or ()))
-    held: dict[str, list[str]] = {}
-    for one in tied:
-        held.setdefault(held_by(one), []).append(one.kernel)
-    kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
-    return f"Lowest bound, {at_least(tied[0])}: {kernels}."
-
-
-def waste_line(result: Result, name: str) -> str:
-    """Return what a kernel wastes and on which line most of it; '' where it wastes nothing worth a word."""
-    found = excesses(result.access or ())
-    if not found:
-        return ""
-    row = max(result.access or (), key=over)
-    return f"Most waste: {name}, {waste(result)}, line {row.line}: {' '.join(row.source.split())}"
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
@@ -213,16 +191,6 @@ def device_line(device: DeviceInfo, card: str = "") -> str:
     if device.driver:
         parts.append(f"driver {device.driver}")
     return ", ".join(parts)
-
-
-def several_sizes(results: Sequence[Result]) -> bool:
-    """Tell whether results are of more than one size."""
-    return len({tuple(result.size.items()) for result in results}) > 1
-
-
-def name_at(result: Result, results: Sequence[Result]) -> str:
-    """Return a kernel's name, with its size where others are of another one."""
-    return f"{result.kernel} at {units.size(result)}" if several_sizes(results) else result.kernel
 
 
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
@@ -412,24 +380,6 @@ def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
         return f"{each} ({spent.ideal_per_request:.3g})" if spent.actual > NOTABLE * spent.ideal else each
 
     return Column(heading, text, expendable=expendable, dim=met)
-
-
-def waste(result: Result) -> str:
-    """Return how many times the ideal a kernel moves, by unit, the one that costs more first: '4.5x sectors'."""
-    found = [f"{one.times:.2g}x {one.unit}" for one in excesses(result.access or ())]
-    return ", ".join(found) or NOTHING
-
-
-def held_by(result: Result) -> str:
-    """Return what the longest limit is of."""
-    return verdict.name(result.limits[0]) if result.limits else NOTHING
-
-
-def at_least(result: Result) -> str:
-    """Return the longest limit, to three digits as its order has it, or why there is none."""
-    if not result.limits:
-        return "not priced" if result.status == "ok" else result.status
-    return units.seconds(result.limits[0].time_s, 3)
 
 
 def _explained(result: Result) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from cudabench.errors import EXIT_FAILED, EXIT_WRONG
 from cudabench.explain.accesses import cost
-from cudabench.results.compare import Comparison, Failure, Row, name_of
+from cudabench.results.compare import Comparison, Failure, Row, name_of, worst_first
 from cudabench.results.export.run import Run
 from cudabench.results.export.sarif import Finding, findings, grown, worse
 from cudabench.text import no_commands, visible
@@ -32,7 +32,7 @@ def of_run(run: Run) -> Iterator[str]:
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
     """Yield an error for each kernel that a comparison fails for, and a warning for each that is worse and passes."""
     failed = {id(failure.row): failure for failure in failures}
-    for row in comparison.rows:
+    for row in worst_first(comparison.rows):
         failure, what = failed.get(id(row)), worse(row)
         if failure:
             title = row.verdict if failure.code in (EXIT_WRONG, EXIT_FAILED) or row.new is None else "regression"

@@ -53,6 +53,13 @@ Verdict = Literal[
     "shown",
 ]
 
+ORDER: tuple[Verdict, ...] = (
+    "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
+    "still failed",
+)  # fmt: skip
+# Rows are shown in this order; what is equal comes last.
+WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
+
 
 @dataclass(frozen=True)
 class Key:
@@ -425,6 +432,17 @@ def count_changes(base: Result, new: Result) -> tuple[Count, ...]:
 def _counted(counts: Sequence[Count]) -> Verdict:
     more, fewer = any(c.new > c.base for c in counts), any(c.new < c.base for c in counts)
     return "unclear" if not counts else "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
+
+
+def worst_first(rows: Iterable[Row]) -> list[Row]:
+    """Return rows with the worst verdict first, the largest change of each first, and those that are equal last."""
+
+    def rank(row: Row) -> tuple[int, float, float]:
+        place = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
+        largest = max((abs(count.new / count.base - 1) if count.base else math.inf for count in row.grown), default=0.0)
+        return place, -abs(math.log(row.ratio.value)) if row.ratio and row.ratio.value > 0 else 0.0, -largest
+
+    return sorted(rows, key=rank)
 
 
 # What fails ----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
     root = ElementTree.Element("testsuites")
     for label, comparison in zip(names[1:], comparisons, strict=True):
         suites: dict[str, list[tuple[Row, Result]]] = {}
-        for row in comparison.rows:
+        for row in compare.worst_first(comparison.rows):
             result = row.new or row.base
             if result:
                 suites.setdefault(title(result), []).append((row, result))

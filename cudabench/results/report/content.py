@@ -5,20 +5,21 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Access, Branch, CodeDifference, Counted, DeviceInfo, Result, dim_text
-from cudabench.results import compare, units
+from cudabench.results import compare, headlines, units
 from cudabench.results.file import ResultsFile
 from cudabench.results.plot import Quantity, quantities
 from cudabench.results.report import roofline, samples, source
 
 MOST_DETAILED = 40  # kernels that have a section of their own
 MOST_ROWS = 640  # lines of source in all
+MOST_LINES = 8  # at the top of the page, of what is wrong or changed
 MOST_RUNS = 4  # files of one page: more are no comparison that an eye makes
 WORST = ("wrong", "failed", "skipped", "ok")
 
@@ -142,12 +143,22 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A line at the top of the page, the part of the page that it is about ('' for none), and whether it is bad."""
+
+    text: str
+    link: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything that a page says."""
 
     title: str
     verdict: str
     good: str
+    headlines: tuple[Headline, ...]
     notes: tuple[str, ...]
     labels: tuple[str, ...]
     machines: tuple[Machine, ...]
@@ -179,7 +190,10 @@ def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[Resu
         raise UsageError(f"A page shows at most {MOST_RUNS} results files side by side; {len(files)} are named.")
     labels = _labels(files, names)
     comparison = _comparison(files)
+    changes = compare.worst_first(comparison.rows) if comparison and comparison.scope != "hardware" else []
     groups = _groups(files)
+    title = _title(groups)
+    groups = _worst_first(groups, changes)
     several = len(files) > 1
     order = [entry for entries in groups.values() for entry in entries]
     best = _best(order)
@@ -215,9 +229,10 @@ def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[Resu
     results = [result for file in files for result in file.results]
     good, verdict = _verdict(files, labels, comparison, order)
     return Page(
-        title=_title(files, groups),
+        title=title,
         verdict=verdict,
         good=good,
+        headlines=_changed(order, anchors, changes) if changes else _headlines(order, anchors),
         notes=comparison.changed if comparison else (),
         labels=labels,
         machines=tuple(_machine(file, label) for file, label in zip(files, labels, strict=True)),
@@ -283,6 +298,17 @@ def _groups(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
                 groups.setdefault(title, []).append(known[whole])
             known[whole].results[run] = (at, result)
     return groups
+
+
+def _worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
+    """Return kernels and problems in the order of what became of them; without changes as they are."""
+    places = {id(row.new or row.base): at for at, row in enumerate(changes)}
+
+    def place(entry: Entry) -> int:
+        return places.get(id(entry.last), len(places))
+
+    ordered = {title: sorted(entries, key=place) for title, entries in groups.items()}
+    return dict(sorted(ordered.items(), key=lambda each: place(each[1][0])))
 
 
 def problem(result: Result) -> str:
@@ -351,7 +377,7 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
 # The verdict ---------------------------------------------------------------------------------------------------------
 
 
-def _title(files: Sequence[ResultsFile], groups: Mapping[str, Sequence[Entry]]) -> str:
+def _title(groups: Mapping[str, Sequence[Entry]]) -> str:
     titles = list(groups)
     if not titles:
         return "Machine code of two revisions"
@@ -456,6 +482,63 @@ def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
     many = f"{kernels} kernel{'' if kernels == 1 else 's'}"
     good = "bad" if counts.get("failed") else "good" if set(counts) == {"same"} else "plain"
     return good, f"{many} on {len({each.arch for each in found})} architectures: {said}."
+
+
+# The lines below it -------------------------------------------------------------------------------------------------
+
+
+def _named(order: Sequence[Entry]) -> list[Result]:
+    """Return the newest results under the names that the page has for their kernels, with the problem where there are
+    several."""
+    several = len({problem(entry.last) for entry in order}) > 1
+    names = (f"{entry.name} ({problem(entry.last)})" if several else entry.name for entry in order)
+    return [replace(entry.last, kernel=name) for entry, name in zip(order, names, strict=True)]
+
+
+def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
+    """Return what the terminal says below its table: what is wrong, hazards, the lowest bound and the most waste."""
+    named = _named(order)
+    links = {one.kernel: anchors.get(id(entry), "") for entry, one in zip(order, named, strict=True)}
+    bad = headlines.reasons((one.kernel, one) for one in named if one.status in ("wrong", "failed"))
+    found = [
+        Headline(f"{', '.join(names)} {status}: {reason or 'no reason is recorded'}", links[names[0]], bad=True)
+        for (status, reason), names in sorted(bad.items(), key=lambda each: WORST.index(each[0][0]))
+    ]
+    if len(found) > MOST_LINES:
+        found[MOST_LINES:] = [Headline(f"{len(found) - MOST_LINES} more are wrong or failed.", "ladder", bad=True)]
+    found += _hazards(named)
+    if not any(one.time for one in named) and len({problem(one) for one in named}) == 1:
+        found.append(Headline(headlines.lowest_line(named)))
+    worst = headlines.most_wasteful(named)
+    if worst:
+        found.append(Headline(headlines.waste_line(worst, worst.kernel), links[worst.kernel]))
+    return tuple(line for line in found if line.text)
+
+
+def _changed(
+    order: Sequence[Entry], anchors: Mapping[int, str], changes: Sequence[compare.Row]
+) -> tuple[Headline, ...]:
+    """Return what became of the kernels, the worst first; those that are the same are counted."""
+    named = _named(order)
+    known = {id(entry.last): (one.kernel, anchors.get(id(entry), "")) for entry, one in zip(order, named, strict=True)}
+    found = []
+    for row in changes:
+        if row.verdict != "same":
+            name, link = known.get(id(row.new or row.base), (compare.name_of(row.key), ""))
+            said = ", ".join(filter(None, (row.verdict, _change(row), row.reason)))
+            found.append(Headline(f"{name}: {said}", link, bad=row.verdict in WORSE))
+    if len(found) > MOST_LINES:
+        found[MOST_LINES:] = [Headline(f"{len(found) - MOST_LINES} more are not the same.", "ladder")]
+    same = sum(row.verdict == "same" for row in changes)
+    if same:
+        found.append(Headline("1 kernel is the same." if same == 1 else f"{same} kernels are the same."))
+    return (*_hazards(named), *found)
+
+
+def _hazards(named: Sequence[Result]) -> list[Headline]:
+    """Return the line that counts the hazards of each kernel, where there are any."""
+    counts = [f"{one.kernel} ({len(one.hazards)})" for one in named if one.hazards]
+    return [Headline(f"Hazards: {', '.join(counts)}.", "hazards", bad=True)] if counts else []
 
 
 # Ladders -------------------------------------------------------------------------------------------------------------
@@ -579,17 +662,17 @@ def _verdicts(comparison: compare.Comparison | None) -> dict[int, tuple[str, str
     """Return what became of each new result: the change as text, and the verdict."""
     found: dict[int, tuple[str, str]] = {}
     for row in comparison.rows if comparison else ():
-        if row.new is None:
-            continue
-        if row.ratio is not None:
-            text = f"{row.ratio.change:+.1%}"
-        elif row.counts:
-            moved = [c for c in row.counts if c.base != c.new]
-            text = "; ".join(f"{c.name} {units.count(c.base)} → {units.count(c.new)}" for c in moved[:2])
-        else:
-            text = ""
-        found[id(row.new)] = (text, row.verdict)
+        if row.new is not None:
+            found[id(row.new)] = (_change(row), row.verdict)
     return found
+
+
+def _change(row: compare.Row) -> str:
+    """Return the change of a kernel's time, or the first counts that changed."""
+    if row.ratio is not None:
+        return f"{row.ratio.change:+.1%}"
+    moved = [c for c in row.counts if c.base != c.new]
+    return "; ".join(f"{c.name} {units.count(c.base)} → {units.count(c.new)}" for c in moved[:2])
 
 
 # Limits --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""The lines about results that stand under a table and at the top of a page: plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cudabench.explain import verdict
+from cudabench.explain.accesses import excesses, over, wasted
+from cudabench.model import Result
+from cudabench.results import units
+from cudabench.results.columns import NOTHING
+
+
+def reasons(named: Iterable[tuple[str, Result]]) -> dict[tuple[str, str | None], list[str]]:
+    """Return why named kernels have no figures, and which: what several share is said once."""
+    shared: dict[tuple[str, str | None], list[str]] = {}
+    for name, result in named:
+        if result.status != "ok":
+            shared.setdefault((result.status, result.reason), []).append(name)
+    return shared
+
+
+def lowest_line(results: Sequence[Result]) -> str:
+    """Return which kernels have the lowest bound, those that waste least first, and what holds them; '' for fewer than
+    two kernels, and for several sizes."""
+    priced = [result for result in results if result.limits and result.status == "ok"]
+    if len(priced) < 2 or several_sizes(results):
+        return ""
+    least = min(map(verdict.bound, priced))
+    tied = sorted((one for one in priced if verdict.bound(one) == least), key=lambda r: wasted(r.access or ()))
+    held: dict[str, list[str]] = {}
+    for one in tied:
+        held.setdefault(held_by(one), []).append(one.kernel)
+    kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
+    return f"Lowest bound, {at_least(tied[0])}: {kernels}."
+
+
+def most_wasteful(results: Sequence[Result]) -> Result | None:
+    """Return the result that wastes most; None where there is none."""
+    return max(results, key=lambda result: wasted(result.access or ()), default=None)
+
+
+def waste_line(result: Result, name: str) -> str:
+    """Return what a kernel wastes and on which line most of it; '' where it wastes nothing worth a word."""
+    found = excesses(result.access or ())
+    if not found:
+        return ""
+    row = max(result.access or (), key=over)
+    return f"Most waste: {name}, {waste(result)}, line {row.line}: {' '.join(row.source.split())}"
+
+
+def waste(result: Result) -> str:
+    """Return how many times the ideal a kernel moves, by unit, the one that costs more first: '4.5x sectors'."""
+    found = [f"{one.times:.2g}x {one.unit}" for one in excesses(result.access or ())]
+    return ", ".join(found) or NOTHING
+
+
+def held_by(result: Result) -> str:
+    """Return what the longest limit is of."""
+    return verdict.name(result.limits[0]) if result.limits else NOTHING
+
+
+def at_least(result: Result) -> str:
+    """Return the longest limit, to three digits as its order has it, or why there is none."""
+    if not result.limits:
+        return "not priced" if result.status == "ok" else result.status
+    return units.seconds(result.limits[0].time_s, 3)
+
+
+def several_sizes(results: Sequence[Result]) -> bool:
+    """Tell whether results are of more than one size."""
+    return len({tuple(result.size.items()) for result in results}) > 1
+
+
+def name_at(result: Result, results: Sequence[Result]) -> str:
+    """Return a kernel's name, with its size where others are of another one."""
+    return f"{result.kernel} at {units.size(result)}" if several_sizes(results) else result.kernel
