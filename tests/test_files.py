@@ -104,7 +104,7 @@ def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
         match = re.search(r"(?:write|as in): cudabench (run .*)", cudabench("run", path).err)
         if match:
             whole.append(path.name)
-            ran = cudabench(*shlex.split(match[1]), "--device", "sim", "--no-cpu", "--timeout", 20)
+            ran = cudabench(*shlex.split(match[1]), "--device", "sim", "--no-cpu", "--timeout", 60)
             if ran.code == 0:
                 clean.append(path.name)
             else:

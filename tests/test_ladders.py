@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench import operations
-from cudabench.errors import UsageError
+from cudabench.errors import NoRoom, UsageError
 from cudabench.measure import verify
 from cudabench.plan import chapters
 from cudabench.toolchain import source
@@ -197,10 +197,14 @@ ARCHITECTURES = ("sm_75", "sm_120", "sm_80", "sm_100")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_other_architectures(name: str, kernel: str) -> None:
-    """A kernel is right as compiled for an old and a new architecture, which take turns, or names what they lack."""
+    """A kernel is right as compiled for an old and a new architecture, which take turns, or is refused for what they
+    lack: instructions, or room."""
     size = ladders.quick_sizes(name, kernel)[-1]
     for architecture in turn(name, kernel, ARCHITECTURES, 2):
-        wrong = ladders.simulated(name, kernel, size=size, architecture=architecture, assembled=True)
+        try:
+            wrong = ladders.simulated(name, kernel, size=size, architecture=architecture, assembled=True)
+        except NoRoom:  # a block takes more shared memory than that architecture has
+            continue
         assert [text for text in wrong if f": skipped, {kernel} has instructions that only GPUs of" not in text] == []
 
 

@@ -174,7 +174,7 @@ def test_typed(folder: Runner, line: str, code: int, piece: str) -> None:
         assert {path.name for path in Path().iterdir()} == before
         for offered in re.findall(r"write: (cudabench .*?)(?:, or (?=cudabench)|$)", ran.err.strip()):
             for one in offered.split(" && "):
-                assert habits.parsed(shlex.split(one)[1:]) is not None
+                assert habits.parsed(group, shlex.split(one)[1:]) is not None
 
 
 def test_a_function_is_named(folder: Runner) -> None:

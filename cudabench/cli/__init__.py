@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
-    words = habits.meant(sys.argv[1:] if arguments is None else arguments)
+    words = habits.meant(group, sys.argv[1:] if arguments is None else arguments)
 
     def say(message: str, code: int) -> int:
         return _say(shortened(message, words), code)
@@ -123,7 +123,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        told = habits.answer(words, error) or _refused(error)
+        told = habits.answer(group, words, error) or _refused(error)
         return say(" ".join(told.split()), error.exit_code)
     except Terminated:
         return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from cudabench import operations
-from cudabench.cli.groups import CUDA_FILES, FILE
+from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
 STEPS = 12  # mistakes of one line
@@ -141,15 +141,13 @@ class Line:
         return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
 
 
-def meant(words: Sequence[str]) -> list[str]:
+def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
     """Return a line in which what can mean one thing only is said in the tool's own words: help, version, case."""
     words = [*words]
     if words[:1] == ["help"]:
         return [*words[1:], "--help"]
     if words in (["version"], ["-V"], ["-v"]):
         return ["--version"]
-    from cudabench.cli import group
-
     if words and words[0] not in group.summaries and words[0].lower() in group.summaries:
         words[0] = words[0].lower()
     if words and words[0].lower().endswith(CUDA_FILES) and HELP & {*words}:
@@ -159,7 +157,7 @@ def meant(words: Sequence[str]) -> list[str]:
     return words
 
 
-def answer(words: Sequence[str], error: click.ClickException) -> str | None:
+def answer(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
     """Return the sentence that answers a refused line with the one to type; None where none can be told."""
     line = Line(tuple(word for word in words if word not in HELP))
     fault: click.ClickException | None = error
@@ -172,7 +170,7 @@ def answer(words: Sequence[str], error: click.ClickException) -> str | None:
                 return f"{'; '.join(line.reasons)}; {fault.format_message()}" if fault and line.reasons else None
             line = mended
             try:
-                context = parsed(line.words)
+                context = parsed(group, line.words)
             except click.ClickException as found:
                 fault = found
                 continue
@@ -181,15 +179,13 @@ def answer(words: Sequence[str], error: click.ClickException) -> str | None:
     return None
 
 
-def parsed(words: Sequence[str]) -> click.Context:
+def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
     """Return the context of the command that a line means. Raises ClickException where the parser refuses it."""
-    from cudabench.cli import group
-
     command: click.Command = group
     context, rest = click.Context(group, info_name="cudabench"), [*words]
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name, found, rest = command.resolve_command(context, rest)
-        assert found is not None, "resolve_command raises for a name that is none"
+        assert found is not None, "resolve_command raises for an unknown name"
         command, context = found, click.Context(found, context, name)
     return command.make_context(context.info_name, rest, parent=context.parent)
 

@@ -246,9 +246,9 @@ def priced(given: dict[str, Any], choice: Choice) -> tuple[cards.Card, ...]:
 
 def explain_command(ctx: click.Context, name: str) -> click.Command:
     """Return the command that explains an operation's kernels, or those of a file."""
-    from cudabench import cli
-
-    explain = cli.make_command("explain")
+    root = ctx.find_root().command
+    assert isinstance(root, click.Group)
+    explain = root.get_command(ctx, "explain")
     assert isinstance(explain, click.Group)
     found = explain.get_command(ctx, name)
     assert found is not None

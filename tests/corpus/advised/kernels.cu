@@ -189,7 +189,7 @@ __global__ void block_branch(const float *in, float *out, int n)
 __constant__ float table[256];
 
 // note: Lanes ask for different constants: one address a turn, up to 32 turns; shared memory or a plain load instead.
-// says: loads of table take .* wavefronts where 1 would do
+// says: loads of table ask for .* different addresses a warp
 // says: shared memory
 // never: sectors where
 __global__ void table_constant(const unsigned char *in, float *out, int n)

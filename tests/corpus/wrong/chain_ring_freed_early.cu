@@ -1,4 +1,4 @@
-// Wrong: the reader gives a place of the ring back before it has read it.
+// Wrong: the reader gives all places of the ring back at once, before it has read them.
 // LAUNCH: grid=2 block=32 args=x:int32[64],out:int32[64]
 __device__ int ring[4];
 __device__ volatile int head, tail;
@@ -14,7 +14,7 @@ __global__ void pipe(const int *x, int *out) {
         } else {
             while (head <= i) ;
             __threadfence();
-            tail = i + 1;
+            if (i == 0) tail = 64;
             out[i] = ring[i % 4];                // HAZARD: race
         }
 }
