@@ -98,7 +98,8 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
         data: list[Value] = [Affine(0)] * words if found is None else list(found)
         if some is not None:
             data = [np.where(some >= size.value, as_array(one, UNSIGNED[32], machine.chunk), 0) for one in data]
-            active = some if mask is None else some[np.broadcast_to(mask, np.broadcast_shapes(mask.shape, some.shape))]
+            shape = some.shape if mask is None else np.broadcast_shapes(mask.shape, some.shape)
+            active = np.broadcast_to(some, shape)[True if mask is None else np.broadcast_to(mask, shape)]
             for count in sorted(parts.keys() & set(active.ravel().tolist())):
                 lanes = some == count
                 machine.mask = lanes if mask is None else mask & lanes
