@@ -239,32 +239,28 @@ class Hazards:
 
     def ended_before(self, machine: Machine, op: Op, gone: Array, turn: int, line: int) -> None:
         """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier."""
-        chunk = machine.chunk
-        count, place = first_lane(gone, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        number = int(gone[place[0]].sum())
-        threads = "1 thread" if number == 1 else f"{number} threads"
-        where = f" (line {line})" if line else ""
         when = f"in turn {turn} of the loop, " if turn > 1 else ""
-        _add(
-            self.suspected, "ended-before-barrier", op.line, count, block, thread,
-            f"{when}{threads} of block {block} had ended or left for the end{where} when the others met the barrier in "
-            f"line {op.line.line}.",
+        self.ended(
+            machine, "ended-before-barrier", op, gone, line, f"{when}{{who}} had ended or left for the end{{where}} "
+            f"when the others met the barrier in line {op.line.line}.",
         )  # fmt: skip
 
     def early_exit(self, machine: Machine, op: Op, gone: Array, line: int) -> None:
         """Note lanes that have ended when the others of a group meet."""
+        self.ended(
+            machine, "early-exit", op, gone, line, "{who} had ended{where} when the others met at sync(), in which the "
+            "CUDA C++ Programming Guide asks all threads of the group to take part.",
+        )  # fmt: skip
+
+    def ended(self, machine: Machine, kind: str, op: Op, gone: Array, line: int, said: str) -> None:
+        """Note lanes that have ended; line: where they left, 0 where it is not known; said: with {who} and {where}."""
         chunk = machine.chunk
         count, place = first_lane(gone, chunk)
-        number = int(gone[place[0]].sum())
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        threads = "1 thread" if number == 1 else f"{number} threads"
-        where = f" (line {line})" if line else ""
-        _add(
-            self.suspected, "early-exit", op.line, count, block, thread,
-            f"{threads} of block {block} had ended{where} when the others met at sync(), in which the CUDA C++ "
-            "Programming Guide asks all threads of the group to take part.",
-        )  # fmt: skip
+        number = int(gone[place[0]].sum())
+        who = f"{number} thread{'s' if number > 1 else ''} of block {block}"
+        message = said.format(who=who, where=f" (line {line})" if line else "")
+        _add(self.suspected, kind, op.line, count, block, thread, message)
 
     def turns(self, machine: Machine, op: Op, ahead: Array, place: tuple[int, int], other: int) -> None:
         """Record lanes that wait at a barrier in a later turn of a loop than others, of which `other` is one."""
