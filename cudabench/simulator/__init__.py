@@ -16,7 +16,7 @@ from cudabench.simulator.errors import (
     UnsupportedKernel,
 )
 from cudabench.simulator.heap import HEAP_BYTES, Leak
-from cudabench.simulator.launch import DEFAULT_BUDGET, run
+from cudabench.simulator.launch import DEFAULT_BUDGET, Placed, run, run_placed
 from cudabench.simulator.program.arguments import Parameter, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
@@ -41,6 +41,7 @@ __all__ = [
     "LaunchError",
     "Leak",
     "Parameter",
+    "Placed",
     "Program",
     "PtxError",
     "Report",
@@ -54,4 +55,5 @@ __all__ = [
     "load",
     "merge",
     "run",
+    "run_placed",
 ]

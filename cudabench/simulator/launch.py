@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -25,7 +25,7 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.memory import PARAMETER_WINDOW, Region
+from cudabench.simulator.memory import PARAMETER_WINDOW, AddressSpace, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
@@ -171,8 +171,6 @@ def run(
     entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
-    check_bounds(kernel, program.module.functions[kernel], block3)
-    together = _cluster(kernel, program.module, grid3, cluster)
     if len(arguments) != len(entry.parameters):
         raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
@@ -230,13 +228,57 @@ def run(
             piece = scalar_bytes(value, parameter, title)
         offset = code.parameter_offsets[parameter.name]
         raw[offset : offset + parameter.size] = piece
-    parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(raw, dtype=np.uint8), False)
     recorder = None
     if trace:
         recorder = Recorder(space, addresses, arguments, trace if isinstance(trace, tuple) else None)
+    placed = Placed(space, bytes(raw), textures, maps)
+    return run_placed(
+        program, kernel, grid3, block3, placed, shared_bytes=shared_bytes, budget=budget, seconds=seconds,
+        recorder=recorder, progress=progress, merged=merged, footprint=footprint, sample=sample, cluster=cluster,
+        declared=declared, between=between, schedule=schedule,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
+    parameters, and what their handles of textures and tensor maps stand for."""
+
+    space: AddressSpace
+    parameters: bytes
+    textures: dict[int, Texture] = field(default_factory=dict)
+    maps: dict[int, Mapped] = field(default_factory=dict)
+
+
+def run_placed(
+    program: Program,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    placed: Placed,
+    *,
+    shared_bytes: int = 0,
+    budget: int | None = None,
+    seconds: float | None = None,
+    recorder: Recorder | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    merged: Mapping[int, tuple[int, int]] | None = None,
+    footprint: bool = False,
+    sample: int | None = None,
+    cluster: Sequence[int] | None = None,
+    declared: Declared | None = None,
+    between: Between | None = None,
+    schedule: str | None = None,
+) -> Report:
+    """Launch a kernel whose arguments lie in an address space already, as `run` does otherwise."""
+    code, space = program.code(kernel), placed.space
+    check_launch(grid, block, code.static_shared, shared_bytes)
+    check_bounds(kernel, program.module.functions[kernel], block)
+    together = _cluster(kernel, program.module, grid, cluster)
+    parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(placed.parameters, dtype=np.uint8), False)
     barrier = 0
     if code.cooperative:
-        threads = int(np.prod(np.array([*grid3, *block3], dtype=object)))
+        threads = int(np.prod(np.array([*grid, *block], dtype=object)))
         if threads > MAX_RESIDENT:
             raise LaunchError(
                 f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more "
@@ -244,10 +286,11 @@ def run(
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together, order_of_blocks)
-    if recorder is not None and isinstance(trace, tuple) and sample is not None:
+    whole = recorder is not None and recorder.watch is None
+    plan = program.plans.plan(code, grid, block, shared_bytes, whole, sample, together, order_of_blocks)
+    if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
-        recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])
+        recorder.watch = (x + grid[0] * (y + grid[1] * z), recorder.watch[1])
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
@@ -261,14 +304,14 @@ def run(
         progress,
         issued,
         seconds,
-        textures,
+        placed.textures,
         declared,
         between,
     )
-    machine.grid_barrier, machine.tensor_maps = barrier, maps
+    machine.grid_barrier, machine.tensor_maps = barrier, placed.maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
-    if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks):
+    if plan.blocks == math.prod(grid) and Shares.fit(code, plan.blocks):
         machine.shares = Shares(code, plan.blocks)
     try:
         machine.run()
@@ -289,7 +332,7 @@ def run(
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, plan.layout, executed, _turns(code, machine), machine.detours)},
         branches(code, executed, plan), _contended(code, machine), _footprint(machine),
-        None if machine.shares is None else machine.shares.imbalance(grid3),
+        None if machine.shares is None else machine.shares.imbalance(grid),
     )  # fmt: skip
 
 

@@ -55,8 +55,9 @@ class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
     launches."""
 
-    def __init__(self, module: ptx.Module) -> None:
+    def __init__(self, module: ptx.Module, first_slot: int = 1) -> None:
         self.module = module
+        self._first_slot = first_slot
         self.kernels = {
             function.name: Kernel(self, function)
             for function in module.functions.values()
@@ -77,7 +78,7 @@ class Program:
 
     def _declare(self, name: str, variable: ptx.Variable) -> None:
         if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
-            self._symbols[name] = (len(self._storage) + 1) << SLOT_BITS
+            self._symbols[name] = (self._first_slot + len(self._storage)) << SLOT_BITS
             self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
 
     def reset(self) -> None:
@@ -151,11 +152,12 @@ class Program:
     @property
     def slots(self) -> int:
         """How many slots of the address space come before those of a launch's arrays."""
-        return 1 + len(self._storage) + (self.heap is not None)
+        return self._first_slot + len(self._storage) + (self.heap is not None)
 
     def space(self) -> AddressSpace:
         """Return an address space that holds the module variables."""
         space = AddressSpace()
+        space.skip_to(self._first_slot)
         for name, variable, data in self._storage:
             space.place(
                 plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const"
@@ -165,9 +167,10 @@ class Program:
         return space
 
 
-def load(ptx_text: str) -> Program:
-    """Parse PTX text once, for many launches.
+def load(ptx_text: str, first_slot: int = 1) -> Program:
+    """Parse PTX text once, for many launches; its module variables lie in the slots of the address space from the first
+    one on, which programs whose variables are to lie beside each other do not share.
 
     Raises PtxError where the text is no PTX for 64-bit addresses.
     """
-    return Program(ptx.parse(ptx_text))
+    return Program(ptx.parse(ptx_text), first_slot)
