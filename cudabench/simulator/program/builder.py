@@ -509,10 +509,11 @@ class Builder:
         dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
+        variables = {address >> SLOT_BITS for address in self.symbols.values()}
         symbols: dict[int, int] = {}
         for (value, width), index in self.constants.items():
             slot = value >> SLOT_BITS if width == 64 else 0
-            if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
+            if slot in variables:  # other literals, -16 among them, are numbers
                 symbols[index] = 1 << (SYMBOL_BIT + slot)
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
