@@ -1,0 +1,49 @@
+"""Builds the simulated driver: `python -m tests.driver.build FOLDER` puts libcuda.so.1 and libnvidia-ml.so.1 there.
+
+Which calls PyCUDA may make is read from its own extension: those that the driver does not have say so when called.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+HERE = Path(__file__).parent
+# What this project's own GPU path asks the driver for stands in driver.cpp whole.
+DEFINED = re.compile(r"^CALL(?:_ANYTIME)?\((cu\w+)", re.M)
+
+
+def pycuda_calls() -> set[str]:
+    """Return the names of the driver's functions that PyCUDA is linked against."""
+    package = find_spec("pycuda")
+    assert package is not None
+    assert package.origin is not None
+    (extension,) = Path(package.origin).parent.glob("_driver*.so")
+    with extension.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        return {one.name for one in symbols if one.name.startswith("cu") and one["st_shndx"] == "SHN_UNDEF"}
+
+
+def build(folder: Path) -> None:
+    """Compile both libraries into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    defined = set(DEFINED.findall((HERE / "driver.cpp").read_text()))
+    missing = sorted(pycuda_calls() - defined)
+    (folder / "missing.inc").write_text("".join(f"MISSING({name})\n" for name in missing))
+    for source, library in (("driver.cpp", "libcuda.so.1"), ("nvml.cpp", "libnvidia-ml.so.1")):
+        subprocess.run(
+            [
+                "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", f'-DHOST="{HERE / "host.py"}"',
+                f"-Wl,-soname,{library}", "-I", str(folder), "-o", str(folder / library), str(HERE / source), "-ldl",
+            ],
+            check=True,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))
