@@ -575,7 +575,11 @@ class DeviceInfo:
     """A device as the results file describes it. Clocks in MHz; unknown values are None."""
 
     name: Annotated[str, "The device's name, as its driver has it."]
-    kind: Annotated[Literal["cuda", "sim"], "A GPU, or the simulator."]
+    kind: Annotated[
+        Literal["cuda", "simulated", "sim"],
+        "A GPU; a driver whose launches the simulator runs, so that times are invented and no rates follow; or the "
+        "simulator.",
+    ]
     compute_capability: Annotated[str, "Such as '9.0'."]
     sm_count: Annotated[int | None, "Multiprocessors."] = None
     l2_bytes: Annotated[int | None, "Size of the L2 cache."] = None
@@ -585,6 +589,11 @@ class DeviceInfo:
     uuid: Annotated[str | None, "What tells the card from others of its name."] = None
     memory_bytes: Annotated[int | None, "Size of the device memory."] = None
     index: Annotated[int | None, "The card's number on its host: cuda:N."] = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether kernels are launched by a driver and timed."""
+        return self.kind != "sim"
 
     @property
     def label(self) -> str:

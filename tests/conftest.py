@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         if isinstance(name, str) and name in operations.SUMMARIES:
             item.add_marker(name)
-    for mark in ("slow", "build"):
+    for mark in ("slow", "build", "driver"):
         if mark not in config.option.markexpr and not any("::" in argument for argument in config.args):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
@@ -113,10 +113,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
-    if lack:
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason=lack))
+    if lack is None and probe.gpu(0).kind == "simulated":
+        lack = "the driver is simulated"
+    for item in items if lack else ():
+        if item.get_closest_marker("gpu") and not item.get_closest_marker("driver"):
+            item.add_marker(pytest.mark.skip(reason=lack))
 
 
 def pytest_collection_finish() -> None:

@@ -27,6 +27,7 @@ GLOBAL_MEMORY_BUS_WIDTH = 37
 L2_CACHE_SIZE = 38
 COMPUTE_CAPABILITY_MAJOR = 75
 COMPUTE_CAPABILITY_MINOR = 76
+SIMULATED = "simulated_start"  # a function that only a driver without a GPU has
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def gpu(index: int) -> DeviceInfo:
     memory_khz, bus_bits = attribute(MEMORY_CLOCK_RATE_KHZ), attribute(GLOBAL_MEMORY_BUS_WIDTH)
     return DeviceInfo(
         name=name.value.decode(),
-        kind="cuda",
+        kind="simulated" if hasattr(library, SIMULATED) else "cuda",
         compute_capability=f"{attribute(COMPUTE_CAPABILITY_MAJOR)}.{attribute(COMPUTE_CAPABILITY_MINOR)}",
         sm_count=attribute(MULTIPROCESSOR_COUNT),
         l2_bytes=attribute(L2_CACHE_SIZE),

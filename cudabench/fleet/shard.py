@@ -236,10 +236,10 @@ class _Run:
         document, file, fault = self._results()
         status, reason = judge(file, code, fault or self._last_words())
         info = self.target.info
-        if file and file.device and info and file.device.kind == "cuda" and self.target.id.startswith("GPU-"):
+        if file and file.device and info and file.device.timed and self.target.id.startswith("GPU-"):
             if file.device.uuid != self.target.id:
                 status, reason = "failed", f"it was to run on this card and ran on {file.device.uuid}"
-        elif info and file and file.device and file.device.kind != "cuda":
+        elif info and file and file.device and not file.device.timed:
             status, reason = "failed", "it was simulated, since no GPU was visible by then"
         pci, serial = (probe.pci_address(info.index or 0), nvml.serial(self.target.id)) if info else (None, None)
         card = _card(

@@ -530,9 +530,10 @@ class GpuRun(RunContext):
         info = self.device.info
         nbytes = self.operation.bytes(self.problem)
         flops = self.operation.flops(self.problem) if self.operation.flops else None
-        bandwidth = nbytes / timing.median_s / 1e9 if nbytes else None
+        rated = info.kind == "cuda"  # no rate follows from times that are invented
+        bandwidth = nbytes / timing.median_s / 1e9 if nbytes and rated else None
         copied = 2 * self.buffer_sets()[0].copy_bytes  # read and written
-        copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes else None
+        copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes and rated else None
         over_l2 = self.operation.footprint(self.problem) / info.l2_bytes if info.l2_bytes else None
         figures = replace(
             result,
@@ -540,14 +541,16 @@ class GpuRun(RunContext):
             bytes=nbytes or None,
             flops=flops,
             bandwidth_gbps=bandwidth,
-            gflops=flops / timing.median_s / 1e9 if flops else None,
+            gflops=flops / timing.median_s / 1e9 if flops and rated else None,
             copy_gbps=copy_gbps,
             copy_fraction=bandwidth / copy_gbps if bandwidth and copy_gbps else None,
             peak_fraction=bandwidth / info.peak_gbps if bandwidth and info.peak_gbps else None,
-            speedup_vs_cpu=self.cpu.time_s / timing.median_s if self.cpu else None,
+            speedup_vs_cpu=self.cpu.time_s / timing.median_s if self.cpu and rated else None,
             footprint_over_l2=over_l2,
             cpu=self.cpu,
         )
+        if not rated:
+            notes = [warning("simulated"), *notes]
         return replace(
             figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info, self.operation.larger))
         )

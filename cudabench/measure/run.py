@@ -308,7 +308,7 @@ class Run:
         with closing(events):
             for event in events:
                 if isinstance(event, session.Started) and event.device not in self.file.devices:
-                    if self.file.provenance and not self.file.devices and event.device.kind == "cuda":
+                    if self.file.provenance and not self.file.devices and event.device.timed:
                         self._uuid = event.device.uuid
                         origin.begin(self.file.provenance, self._uuid)
                     self.file.devices.append(event.device)

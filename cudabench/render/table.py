@@ -61,7 +61,7 @@ def show(
         order = list(dict.fromkeys(name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
-    if device.kind == "cuda":
+    if device.timed:
         columns = timed_columns(operation, results)
     else:
         columns = bounded_columns(results) if bounded else simulated_columns(results)
@@ -206,7 +206,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
         parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved{told}")
     if priced:
         parts += in_common(results)
-    if device.kind == "cuda":
+    if device.timed:
         parts.append(f"{settings.cache} L2")
         copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
         if copies and not several:

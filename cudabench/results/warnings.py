@@ -52,6 +52,12 @@ KINDS = {
             "--max-time",
         ),
         Kind(
+            "simulated",
+            "The driver runs launches in the simulator, with times that it makes up.",
+            "no GPU ran this: the times are invented by a driver that simulates one; take a real one with --device",
+            "--device",
+        ),
+        Kind(
             "clocks",
             "The SM clock fell while timing.",
             "the SM clock fell from {before} to {after} MHz while timing; the card throttles: let it cool or raise "

@@ -1,17 +1,18 @@
 """The Python side of the simulated driver: cards, modules and launches, run by cuInit in the process that called it.
 
-The cards are those of CUDABENCH_DRIVER_CARDS, names that `--on` takes, h100 unless told; CUDABENCH_DRIVER_MEMORY is the
+The cards are those of CUDABENCH_DRIVER_CARDS, names that `--on` takes, orin unless told, whose 16
+multiprocessors take the least time to simulate; CUDABENCH_DRIVER_MEMORY is the
 memory of each in bytes, and CUDABENCH_DRIVER_FAIL=NAME:COUNT=STATUS makes one call of the driver fail.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import traceback
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from cudabench import simulator
 from cudabench.cards import load as cards
 from cudabench.devices import cuda_arrays, tensor_maps, textures
 from cudabench.occupancy import most_threads, multiprocessor
-from cudabench.simulator.memory import SLOT_BITS
+from cudabench.simulator.program import ptx
+from cudabench.simulator.program.program import Program
 from cudabench.simulator.tensor_maps import MAGIC, Mapped
 from cudabench.toolchain import cubin as cubins
 
@@ -76,12 +78,13 @@ class Loaded:
         text = cubins.ptx(image) if self.cubin else image.rstrip(b"\0").decode()
         if not text.strip():
             raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
-        self.program = simulator.load(text, first_slot)
+        self.program = Program(_parsed(text), first_slot)
         self.slots = self.program.slots - first_slot
 
 
 driver: Any = None  # the library
 bytes_per_ns = 1.0  # of the first card's memory
+_parsed = functools.lru_cache(maxsize=8)(ptx.parse)  # PyCUDA loads one image again and again
 modules: dict[int, Loaded] = {}
 objects: dict[int, simulator.Texture] = {}
 maps: dict[int, tuple[simulator.TensorMap, int]] = {}
@@ -91,10 +94,12 @@ def start() -> None:
     """Give the driver its cards and the functions of this file."""
     global driver, bytes_per_ns
     driver = ctypes.CDLL("libcuda.so.1")
-    named = os.environ.get("CUDABENCH_DRIVER_CARDS", "h100").split()
+    named = os.environ.get("CUDABENCH_DRIVER_CARDS", "orin").split()
     there = (Card * max(1, len(named)))(*(_card(name, number) for number, name in enumerate(named)))
     bytes_per_ns = there[0].bytes_per_ns
-    driver.simulated_start(ctypes.byref(CALLBACKS), there, len(named), os.environ.get("CUDABENCH_DRIVER_FAIL", "").encode())
+    driver.simulated_start(
+        ctypes.byref(CALLBACKS), there, len(named), os.environ.get("CUDABENCH_DRIVER_FAIL", "").encode()
+    )
     driver.simulated_memories.argtypes = (POINTER(c_int), POINTER(c_void_p), POINTER(c_size_t), c_int)
 
 
@@ -138,7 +143,16 @@ def find(number: int, name: bytes, function: Any) -> int:
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
     bound = loaded.program.module.functions[entry].most_threads or 1024
     told.name = name
-    told.attributes[:8] = [min(bound, most_threads(registers)), code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
+    told.attributes[:8] = [
+        min(bound, most_threads(registers)),
+        code.static_shared,
+        0,
+        code.local_bytes,
+        registers,
+        90,
+        90,
+        0,
+    ]
     told.parameters = len(kernel.parameters)
     for place, parameter in enumerate(kernel.parameters):
         told.offsets[place], told.sizes[place] = code.parameter_offsets[parameter.name], parameter.size
@@ -166,7 +180,9 @@ def launch(what: Any, nanoseconds: Any) -> int:
     raw = ctypes.string_at(now.parameters, now.parameter_bytes).ljust(code.parameter_bytes, b"\0")
     space = program.space()
     _place_memories(space)
-    found = {handle: Mapped(one, region, base) for handle, (one, base) in maps.items() if (region := space.nearest(base))}
+    found = {
+        handle: Mapped(one, region, base) for handle, (one, base) in maps.items() if (region := space.nearest(base))
+    }
     placed = simulator.Placed(space, raw, dict(objects), found)
     cluster = tuple(now.cluster) if now.cluster[0] else None
     grid, block = tuple(now.sides[:3]), tuple(now.sides[3:])
@@ -193,9 +209,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
     return next((FAULTS[hazard.kind] for hazard in report.hazards if hazard.kind in FAULTS), 0)
 
 
-def texture(
-    handle: int, resource: int, how: int, host: int, place: int, nbytes: int, extents: Any, flags: int
-) -> int:
+def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes: int, extents: Any, flags: int) -> int:
     """Note a texture object, or a surface object where nothing is said of how it reads; no resource: forget it."""
     if not resource:
         objects.pop(handle, None)
@@ -224,7 +238,16 @@ def texture(
 
 
 def tensor_map(
-    encoded: int, type_: int, rank: int, place: int, sizes: Any, strides: Any, box: Any, steps: Any, swizzle: int, fill: int
+    encoded: int,
+    type_: int,
+    rank: int,
+    place: int,
+    sizes: Any,
+    strides: Any,
+    box: Any,
+    steps: Any,
+    swizzle: int,
+    fill: int,
 ) -> int:
     """Write the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
     dtype = next(name for name, number in tensor_maps.TYPES.items() if number == type_)

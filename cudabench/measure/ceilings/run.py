@@ -120,7 +120,7 @@ class CeilingsRun:
     def _started(self, device: DeviceInfo) -> None:
         if not self.file.devices:
             self.file.devices.append(device)
-            if device.kind == "cuda":
+            if device.timed:
                 self._uuid = device.uuid
                 origin.begin(self.file.provenance, device.uuid)
 

@@ -871,7 +871,7 @@ def _machine(file: ResultsFile, label: str) -> Machine:
     found.append(("tool", f"cudabench {', '.join([str(file.tool.get('version') or __version__), *versions])}"))
     device = file.device
     sentence = " and ".join(dict.fromkeys(each.name for each in file.devices))
-    if device and device.kind == "cuda" and device.driver:
+    if device and device.timed and device.driver:
         sentence += f", driver {device.driver}"
     if device and device.kind == "sim":
         sentence += ": counts, no times"

@@ -1,0 +1,49 @@
+"""Runs the tests of the GPU path without a GPU: `python -m tests.driver`, with pytest's arguments behind it.
+
+The simulated driver is built into a temporary folder and found first by every process that the tests start. With
+COVERAGE_PROCESS_CONFIG unset nothing is traced; `python -m tests.driver --cov` shows which lines of the GPU path ran.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.driver.build import build
+
+ROOT = Path(__file__).resolve().parents[2]
+# The GPU path and what stands beside it.
+COVERED = (
+    "cudabench/devices/*", "cudabench/measure/gpu_run.py", "cudabench/measure/worker.py",
+    "cudabench/measure/session.py", "cudabench/measure/ab.py", "cudabench/measure/buffers.py", "cudabench/measure/state.py",
+    "cudabench/measure/sampling.py", "cudabench/measure/outputs.py", "cudabench/measure/floors.py",
+    "cudabench/measure/modules.py", "cudabench/measure/limited.py", "cudabench/measure/ceilings/*",
+)  # fmt: skip
+LEAST = 90  # percent of their lines
+
+
+def main(arguments: list[str]) -> int:
+    """Run pytest, and with --cov hold the lines that ran against `LEAST`; return the exit code."""
+    traced = "--cov" in arguments
+    arguments = [one for one in arguments if one != "--cov"] or ["tests"]
+    with tempfile.TemporaryDirectory(prefix="cudabench-driver-") as folder:
+        build(Path(folder))
+        there = os.environ.get("LD_LIBRARY_PATH")
+        environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join([folder, *([there] if there else [])])}
+        environment["XDG_CACHE_HOME"] = os.path.join(folder, "cache")  # PyCUDA's, of what nvcc made
+        coverage = [sys.executable, "-m", "coverage"]
+        environment["COVERAGE_FILE"] = os.path.join(folder, "coverage")
+        before = [*coverage, "run", "--parallel-mode", "-m"] if traced else [sys.executable, "-m"]
+        code = subprocess.run([*before, "pytest", "-m", "driver", *arguments], cwd=ROOT, env=environment).returncode
+        if traced and not code:
+            subprocess.run([*coverage, "combine", "--quiet"], cwd=ROOT, env=environment, check=True)
+            report = [*coverage, "report", f"--include={','.join(COVERED)}", f"--fail-under={LEAST}", "--skip-empty"]
+            code = subprocess.run(report, cwd=ROOT, env=environment).returncode
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
