@@ -111,7 +111,8 @@ def _card(name: str, number: int) -> Card:
     of_sm = multiprocessor(info.compute_capability)
     attributes = {
         **ATTRIBUTES, CLOCK_KHZ: info.clocks["sm_mhz"] * 1000, MULTIPROCESSORS: info.sm_count or 1,
-        MEMORY_KHZ: memory_mhz * 1000, BUS_BITS: bus, L2_BYTES: info.l2_bytes or 0, MAJOR: int(major), MINOR: int(minor),
+        MEMORY_KHZ: memory_mhz * 1000, BUS_BITS: bus, L2_BYTES: info.l2_bytes or 0,
+        MAJOR: int(major), MINOR: int(minor),
         THREADS_OF_SM: of_sm.threads, SHARED_OF_SM: of_sm.shared_bytes, MOST_SHARED: of_sm.shared_of_block,
     }  # fmt: skip
     card = Card(name=f"simulated {info.name}".encode(), bytes_per_ns=info.peak_gbps or 1)
@@ -254,8 +255,8 @@ def tensor_map(
     stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
     try:
         made = simulator.TensorMap(
-            np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]), tuple(steps[:rank]),
-            _named(tensor_maps.SWIZZLES, swizzle), _named(tensor_maps.FILLS, fill), dtype,
+            np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
+            tuple(steps[:rank]), _named(tensor_maps.SWIZZLES, swizzle), _named(tensor_maps.FILLS, fill), dtype,
         )  # fmt: skip
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
