@@ -53,7 +53,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
 FIRST = (
     "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_sass.py", "test_operations_solve.py",
-    "test_mutants.py", "test_packaging.py",
+    "test_mutants.py", "test_packaging.py", "test_readme.py",
 )  # fmt: skip
 
 
@@ -86,9 +86,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
-    A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name, and
-    so are those marked `build`, `driver` and `long`;
-    slow.txt names more of them, by their parameters: those that take a second and more.
+    A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
+    by -m or by the test's own name; slow.txt names more of the slow, by their parameters: those that take a second and
+    more.
     """
     slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         if isinstance(name, str) and name in operations.SUMMARIES:
             item.add_marker(name)
-    for mark in ("slow", "build", "driver", "long"):
+    for mark in ("slow", "build", "long"):
         if mark not in config.option.markexpr and not any("::" in argument for argument in config.args):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]

@@ -372,14 +372,6 @@ def test_the_build(tmp_path: Path) -> None:
     assert build.state(str(python))[0], ran.stdout
 
 
-@pytest.mark.driver
-def test_what_was_built_here() -> None:
-    """The environment of the GPU path's tests has a PyCUDA that loads, or lacks the driver alone, and an nvcc."""
-    version, why = build.state(sys.executable)
-    assert version, why
-    assert probe.nvcc().usable
-
-
 @pytest.mark.gpu
 def test_first_kernel_on_a_gpu() -> None:
     """On a machine that has PyCUDA already, the command runs a kernel, verified, and says how fast."""
