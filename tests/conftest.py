@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -118,6 +119,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_are_heard() -> Iterator[None]:
+    """Where a shell in the background began the tests with SIGINT ignored, their processes would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True, scope="session")
