@@ -8,9 +8,9 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -54,7 +54,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
 FIRST = (
     "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_sass.py", "test_operations_solve.py",
-    "test_mutants.py", "test_packaging.py",
+    "test_mutants.py", "test_packaging.py", "test_readme.py",
 )  # fmt: skip
 
 
@@ -87,9 +87,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
-    A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name;
-    slow.txt names more of them, by their parameters: those that take a second and more. CUDABENCH_TESTS_TURN=0/2 leaves
-    the first half of the tests, by their names, and 1/2 the other.
+    A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
+    by -m or by the test's own name; slow.txt names more of the slow, by their parameters: those that take a second and
+    more.
     """
     slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
@@ -100,15 +100,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         if isinstance(name, str) and name in operations.SUMMARIES:
             item.add_marker(name)
-    for mark in ("slow", "build", "driver"):
+    for mark in ("slow", "build", "driver", "long"):
         if mark not in config.option.markexpr and not any("::" in argument for argument in config.args):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
-    turn, _, turns = os.environ.get("CUDABENCH_TESTS_TURN", "").partition("/")
-    if turns:
-        others = {item for item in items if zlib.crc32(item.nodeid.encode()) % int(turns) != int(turn)}
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
     size = Counter(item.path.name for item in items)
     items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
@@ -125,6 +120,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_are_heard() -> Iterator[None]:
+    """Where a shell in the background began the tests with SIGINT ignored, their processes would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +108,6 @@ class Signalled:
                     os.kill(one, signal.SIGKILL)
         assert left == {}
         return self.process.returncode, out, err
-
-
-@pytest.fixture(autouse=True)
-def signals_are_heard() -> Iterator[None]:
-    """Where a shell in the background began the tests with SIGINT ignored, their processes would inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def works(ran: Signalled) -> bool:

@@ -121,7 +121,7 @@ def test_consent_reaches_pip() -> None:
     [("conda", False, "conda install"), ("system", True, "managed by the system"), ("system", False, "no virtual env")],
 )
 def test_foreign_environments_are_refused(kind: str, managed: bool, said: str) -> None:
-    """What is no virtual environment is left alone, with the command that makes one."""
+    """What is not a virtual environment is left alone, with the command that makes one."""
     one = build.Environment("python3", "/opt/it", kind, managed)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"/opt/it.*--yes") as caught:
         build.refuse_foreign(one)
@@ -227,21 +227,46 @@ def test_extra_of_the_package() -> None:
     assert sorted(one.replace(" ", "") for one in project["optional-dependencies"]["gpu"]) == sorted(build.GPU_EXTRA)
 
 
-def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing could use PyCUDA it is not built, unless asked for; --dry-run prints a script all the same."""
+def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment) -> None:
+    """PyCUDA is built unasked, no kernel is run, and the last line says so; --dry-run prints that script."""
+    carried: list[str] = []
+
+    def carry_out(step: build.Step, work: Path) -> tuple[float, str]:
+        carried.append(step.title)
+        return 0.0, ""
+
     monkeypatch.setattr(probe, "driver", lambda: NO_DRIVER)
+    monkeypatch.setattr(build, "state", lambda python: ("2026.1", "") if carried else (None, "ModuleNotFoundError"))
+    monkeypatch.setattr(build, "carry_out", carry_out)
+    monkeypatch.setattr(build, "environment", lambda: where)
+    monkeypatch.setattr(build, "refuse_without_compiler", lambda: None)
+    dry = cudabench("setup-gpu", "--dry-run", "--nvcc")
+    assert (dry.code, carried) == (0, [])
+    assert "vecadd" not in dry.out
+    assert subprocess.run(["sh", "-n"], input=dry.out, text=True, check=False).returncode == 0
+    ran = cudabench("setup-gpu")
+    assert (ran.code, ran.err) == (0, "")
+    assert carried == ["CUDA's headers", "names of libcuda", "PyCUDA"]
+    assert ran.out.splitlines()[-1] == (
+        "No kernel was run, since this machine has no NVIDIA driver: run 'cudabench setup-gpu' again where the GPU is."
+    )
+    assert cudabench("setup-gpu", "--find-links", "nowhere").code == 2
+
+
+@pytest.mark.parametrize("driver", [NO_DRIVER, DRIVER], ids=["no driver", "driver"])
+def test_a_foreign_environment_waits_for_yes(
+    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment, driver: probe.Part
+) -> None:
+    """The command installs nothing outside a virtual environment, with a driver and without."""
+    monkeypatch.setattr(probe, "driver", lambda: driver)
     monkeypatch.setattr(build, "state", lambda python: (None, "ModuleNotFoundError"))
     monkeypatch.setattr(build, "carry_out", lambda *all: pytest.fail("nothing is to run"))
-    monkeypatch.setattr(build, "refuse_foreign", lambda where: None)
+    monkeypatch.setattr(build, "environment", lambda: replace(where, kind="system", managed=True))
     ran = cudabench("setup-gpu")
-    assert (ran.code, ran.out) == (5, "")
-    assert "this machine has no NVIDIA driver" in ran.err
-    assert ran.err.count("\n") == 1
-    ran = cudabench("setup-gpu", "--dry-run", "--nvcc")
-    assert ran.code == 0
-    assert "vecadd" not in ran.out
-    assert subprocess.run(["sh", "-n"], input=ran.out, text=True, check=False).returncode == 0
-    assert cudabench("setup-gpu", "--find-links", "nowhere").code == 2
+    assert (ran.code, ran.out) == (2, "")
+    assert "is managed by the system's packages" in ran.err
+    assert "--yes installs here all the same" in ran.err
+    assert cudabench("setup-gpu", "--dry-run").code == 0
 
 
 def test_second_call_only_checks(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +308,9 @@ def test_an_environment_that_means_harm(
     assert not (tmp_path / "owned").exists()
 
 
-def test_broken_pycuda_is_built_anew(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_pycuda_is_built_anew(
+    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment
+) -> None:
     """A PyCUDA that does not load is replaced, and one that still does not is told with the loader's words."""
     ran_steps: list[str] = []
 
@@ -296,7 +323,8 @@ def test_broken_pycuda_is_built_anew(cudabench: Runner, monkeypatch: pytest.Monk
     monkeypatch.setattr(build, "state", lambda python: (None, "ImportError: libcurand.so.10: not there"))
     monkeypatch.setattr(build, "refuse_without_compiler", lambda: None)
     monkeypatch.setattr(build, "carry_out", carry_out)
-    ran = cudabench("setup-gpu", "--yes")
+    monkeypatch.setattr(build, "environment", lambda: where)
+    ran = cudabench("setup-gpu")
     assert "does not load (ImportError: libcurand.so.10: not there), so it is built anew" in ran.out
     assert "3/3 PyCUDA: built here, in one to five minutes ... 61 s" in ran.out
     assert "--force-reinstall" in ran_steps[-1]
@@ -335,7 +363,7 @@ def test_the_build(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", ROOT], check=True)
     ran = subprocess.run(
-        [tmp_path / "venv" / "bin" / "cudabench", "setup-gpu", "--yes", "-v"],
+        [tmp_path / "venv" / "bin" / "cudabench", "setup-gpu", "-v"],
         capture_output=True,
         text=True,
         check=False,

@@ -35,7 +35,7 @@ COMMANDS = {
     "ceilings": "Measure what a card can do at most.",
     "fleet": "Find the slow card among many.",
     "info": "Show what this machine can run, and how to install the rest.",
-    "setup-gpu": "Install PyCUDA on a machine with a driver and no toolkit.",
+    "setup-gpu": "Install PyCUDA on a machine with no CUDA toolkit.",
     "schema": "Print the JSON Schema of the results file.",
     "completion": "Print the script that completes commands in a shell.",
 }

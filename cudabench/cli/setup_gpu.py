@@ -1,4 +1,4 @@
-"""`cudabench setup-gpu`: PyCUDA, and nvcc on request, into this environment where only NVIDIA's driver is."""
+"""`cudabench setup-gpu`: PyCUDA, and nvcc on request, into this environment, without a CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudabench.cli.help import Headed
 from cudabench.errors import DeviceUnusable, UsageError
 
 
-@click.command("setup-gpu", cls=Headed, short_help="Build PyCUDA where there is a driver and no CUDA toolkit.")
+@click.command("setup-gpu", cls=Headed, short_help="Build PyCUDA where there is no CUDA toolkit.")
 @click.option(
     "--nvcc", "with_nvcc", is_flag=True, help="Install nvcc's wheels too, about 600 MB. Default: NVRTC compiles."
 )
@@ -24,7 +24,7 @@ from cudabench.errors import DeviceUnusable, UsageError
     help="Take every package from this folder, nothing from the network.",
 )
 @click.option("--rebuild", is_flag=True, help="Build PyCUDA even if an installed one loads.")
-@click.option("--yes", is_flag=True, help="Go on outside a virtual environment or without a driver.")
+@click.option("--yes", is_flag=True, help="Go on outside a virtual environment.")
 @click.option("--dry-run", is_flag=True, help="Print the commands, as a shell script that does the same.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what each step printed.")
 def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, dry_run: bool, verbose: bool) -> int:
@@ -32,7 +32,8 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
 
     PyCUDA, which ships as source, is built into this environment against headers from NVIDIA's wheels; kernels are
     then compiled by NVRTC. A C++ compiler and Python's headers must be there. At the end a first kernel is run and
-    verified. A second call finds everything done, and checks it.
+    verified; without a driver, as where an image is made, PyCUDA is built and no kernel is run. A second call finds
+    everything done, and checks it.
     """
     from cudabench.devices import probe
     from cudabench.toolchain import compiler
@@ -41,7 +42,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     driver, nvrtc = probe.driver(), compiler.nvrtc_version()
     where = build.environment()
     if find_links is not None and not Path(find_links).is_dir():
-        raise UsageError(f"--find-links {find_links} is no folder: name one that holds wheels and PyCUDA's source.")
+        raise UsageError(f"--find-links {find_links} is not a folder: name one that holds wheels and PyCUDA's source.")
     there, why = build.state(where.python)
     steps = []
     if rebuild or there is None:
@@ -54,11 +55,6 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         return 0
     if steps and not yes:
         build.refuse_foreign(where)
-        if not driver.usable:
-            raise DeviceUnusable(
-                f"PyCUDA has no use here, since {driver.problem}: {driver.repair}; --yes builds it all the same, for "
-                "an image that goes to another machine."
-            )
     if driver.usable:
         build.refuse_old_driver(driver.version, nvrtc)
     if steps:

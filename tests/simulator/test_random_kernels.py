@@ -44,7 +44,14 @@ def test_every_statement_is_written(kernels: ModuleType) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "first",
+    [
+        0,
+        pytest.param(1000, marks=pytest.mark.slow),
+        *(pytest.param(first, marks=pytest.mark.long) for first in range(2000, 4000, 25)),
+    ],
+)
 def test_compilers_agree(kernels: ModuleType, first: int) -> None:
     """The same kernels by way of two code generators, for sm_90 and for sm_120, compute the same and have no hazards.
 
