@@ -68,8 +68,8 @@ def add_results(here: parts.Shell) -> None:
         path = DATA / "results" / f"{name}.gz"
         if line.startswith("#") or path.exists():
             continue
-        made = here.folder / name
-        ran = here.run(*shlex.split(words.replace("FILE", str(made))))
+        made = here.folder / "results" / name
+        ran = here.run(*shlex.split(words.replace("FILE", f"results/{name}")))
         assert made.exists(), ran
         path.write_bytes(gzip.compress(made.read_bytes(), 9, mtime=0))
         print(f"results {name}: exit {ran.code}, {path.stat().st_size} bytes")

@@ -177,7 +177,7 @@ PARTS = {
     "outputs": Part(
         "what commands print, with their exit codes", transcripts, transcript,
         f"read the difference, then write; {LOG} where it says something else than before",
-        compiled=lambda name: name.startswith("compiled"),
+        compiled=lambda name: name in ("compiled", "no_gpu"),
     ),
     "machine_code": Part(
         "hashes of the machine code of rungs and corpora", groups, machine_code,

@@ -3,6 +3,8 @@
 It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error.
 """
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -10,6 +12,7 @@ import pkgutil
 import runpy
 import sys
 import tempfile
+import traceback
 from contextlib import suppress
 
 import cudabench
@@ -22,6 +25,7 @@ for name in ("jinja2", "matplotlib.pyplot", "elftools.elf.elffile", "rich.table"
     with suppress(ImportError):
         importlib.import_module(name)
 
+gc.freeze()
 print(json.dumps(cudabench.__file__), flush=True)
 for line in sys.stdin:
     words = json.loads(line)
@@ -32,8 +36,18 @@ for line in sys.stdin:
             os.dup2(out.fileno(), 1)
             os.dup2(err.fileno(), 2)
             sys.argv = ["cudabench", *words]
-            runpy.run_module("cudabench", run_name="__main__", alter_sys=True)
-            sys.exit()
+            end = 0
+            try:
+                runpy.run_module("cudabench", run_name="__main__", alter_sys=True)
+            except SystemExit as exit:
+                end = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+            except BaseException:
+                traceback.print_exc()
+                end = 1
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(end)  # to take a process with so many modules down takes a quarter of a second
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out.seek(0)
         err.seek(0)

@@ -56,6 +56,9 @@ class Shell:
         (folder / "results").mkdir()
         for path in sorted((DATA / "results").glob("*.gz")):
             (folder / "results" / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        (folder / "shards").mkdir()
+        for path in (folder / "results").glob("shard*.json"):
+            (folder / "shards" / path.name).symlink_to(path)
         foreign = ("CUDABENCH_", "GITHUB_", "SLURM_")
         environment = {key: text for key, text in os.environ.items() if not key.startswith(foreign)}
         environment.pop("FORCE_COLOR", None)
