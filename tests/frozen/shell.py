@@ -21,6 +21,8 @@ DATA = HERE / "data"
 
 # What differs from run to run, machine to machine and version to version.
 PLACEHOLDERS = (
+    (r"(?<=cudabench )\d+\.\d+\.\d+\w*|(?<=cudabench, version )\S+", "VERSION"),
+    (r'(?<="name": "cudabench",)(\s+"version": )"[^"]+"', r'\1"VERSION"'),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*", "UTC"),
     (r"NVRTC \d+\.\d+|(?<=nvrtc )\d+\.\d+", "NVRTC"),
     (r"(?m)^\d+ s: .*\n", ""),  # of the log of a run that takes long
