@@ -1,12 +1,12 @@
 """Compare the frozen past with this checkout, or write it anew.
 
-    python -m tests.frozen compare                            all parts, but for speed
-    python -m tests.frozen compare counts transpose           one name of one part
-    python -m tests.frozen compare machine_code --against HEAD~3    with what a revision makes here and now
-    python -m tests.frozen speed --against HEAD~3             the simulator's times, side by side
-    python -m tests.frozen write outputs help                 after a change on purpose
+    python -m tests.frozen compare                                  all parts, but for speed
+    python -m tests.frozen compare counts transpose                 one name of one part
+    python -m tests.frozen compare machine_code --against HEAD~3    with what a revision makes, here and now
+    python -m tests.frozen compare speed --against HEAD~3           the simulator's times, side by side
+    python -m tests.frozen write outputs help                       after a change on purpose
 
-Exit codes: 0 the same, 1 something differs, 2 what was written is of another compiler's version: use --against.
+Exit codes: 0 the same, 1 something differs, 2 another compiler's version wrote it: use --against.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import gzip
 import shlex
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 from tests.frozen import parts, speed
-from tests.frozen.shell import DATA, checkout, shell
+from tests.frozen.shell import DATA, ROOT, checkout, shell
 
 
 def main() -> int:
@@ -26,19 +27,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.frozen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["compare", "write", "speed"])
-    parser.add_argument("part", nargs="?", choices=[*parts.PARTS])
+    parser.add_argument("action", choices=["compare", "write"])
+    parser.add_argument("part", nargs="?", choices=[*parts.PARTS, "speed"])
     parser.add_argument("name", nargs="*")
     parser.add_argument("--against", metavar="REV", help="a git revision, in the place of what was written")
     given = parser.parse_args()
-    if given.action != "compare" and (given.action == "speed") != bool(given.against):
-        parser.error("speed needs --against REV, and write takes none")
+    if given.action == "write" and given.against:
+        parser.error("write takes no --against")
     with ExitStack() as stack:
         other = stack.enter_context(checkout(given.against)) if given.against else None
-        if given.action == "speed":
-            assert other is not None
-            print(speed.table(other), end="")
-            return 0
+        if given.part == "speed":
+            return timed(given.action, other)
         here = stack.enter_context(shell())
         before = stack.enter_context(shell(other)) if other else None
         if given.action == "write" and given.part in (None, "results"):
@@ -59,6 +58,15 @@ def main() -> int:
                 codes.add(1 if found else 0)
                 print(f"{part} {name}: {'differs' if found else 'the same'}", found, sep="\n" if found else "")
     return max(codes & {1} or codes)
+
+
+def timed(action: str, other: Path | None) -> int:
+    """Write the simulator's times, or show them beside those of another tree or those that were written."""
+    if action == "write":
+        speed.write()
+    else:
+        print(speed.table(*speed.times(other, ROOT)) if other else speed.table(speed.written(), speed.multiples()))
+    return 0
 
 
 def add_results(here: parts.Shell) -> None:

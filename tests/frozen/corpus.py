@@ -28,7 +28,8 @@ OPERATIONS = {
 CORPUS, SANITIZER = ROOT / "tests" / "corpus", ROOT / "benchmarks"
 SIMULATED = ("--no-cpu", "--quiet", "--device")
 EXAMPLES = {
-    "saxpy": "--grid cdiv(n,256) --block 256 --arg n=1000 --arg a=2.5 --arg x=float32[n]:random --arg y=float32[n]:random",
+    "saxpy": "--grid cdiv(n,256) --block 256 --arg n=1000 --arg a=2.5 --arg x=float32[n]:random"
+    " --arg y=float32[n]:random",
     "rows": "-k all --grid cdiv(rows,8) --block 256 --arg rows=33 --arg cols=127 --arg in=float32[rows,cols]:random"
     " --arg out=float32[rows]:empty",
     "stencil": "--grid cdiv(n,256) --block 256 --arg n=1000 --arg in=float32[n+2]:random --arg out=float32[n]:empty",
@@ -62,7 +63,7 @@ def right(path: Path, folder: Path) -> list[str]:
 
     builder, sizes = CASES[path.stem]
     case = builder(np.random.default_rng(1), sizes[len(sizes) // 2])
-    head = re.search(r"__global__[^(]*?(?:__\w+__\([^)]*\)\s*)*\w+\s+\w+\(([^)]*)\)", path.read_text())
+    head = re.search(r"__global__[^{]*\(([^)]*)\)\s*\{", path.read_text())
     assert head is not None, path
     names = [re.sub(r"\W+$", "", parameter).split()[-1].lstrip("*&") for parameter in head[1].split(",")]
     words = ["check", f"corpus/right/{path.name}", "--quiet", "--shared", str(case.shared)]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import gzip
 import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from itertools import chain
 from typing import Any
 
 from tests.frozen import corpus
 from tests.frozen.shell import DATA, HERE, Shell
-
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -126,18 +121,14 @@ def machine_code(shell: Shell, name: str) -> str:
 
 
 def counts(shell: Shell, name: str) -> str:
-    """Return counts and hazards of an operation's ladder, or of a group of kernel files; GROUP:GLOB takes some."""
-    group, _, glob = name.partition(":")
-    if group in corpus.OPERATIONS:
-        lines = {" ".join(words[-1:]): words for words in corpus.ladder(group)}
-    else:
-        lines = corpus.lines(group, shell.folder)
-    found: Lines = []
-    for case, words in lines.items():
-        if fnmatch(case, glob or "*"):
-            document = shell.document(*words)
-            found += [f"{case} refused: {document['refused']}"] if "refused" in document else []
-            found += chain.from_iterable(counted(case, result) for result in document.get("results", ()))
+    """Return counts and hazards of an operation's ladder, or of a group of kernel files."""
+    ladder = name in corpus.OPERATIONS
+    cases = {words[-1]: words for words in corpus.ladder(name)} if ladder else corpus.lines(name, shell.folder)
+    found: list[str] = []
+    for case, words in cases.items():
+        document = shell.document(*words)
+        found += [f"{case} refused: {document['refused']}"] if "refused" in document else []
+        found += chain.from_iterable(counted(case, result) for result in document.get("results", ()))
     return "\n".join(found) + "\n"
 
 
@@ -181,7 +172,8 @@ PARTS = {
     ),
     "machine_code": Part(
         "hashes of the machine code of rungs and corpora", groups, machine_code,
-        "write with the chapter or the compiler option that changes it, never with a refactoring", compiled=lambda name: True,
+        "write with the chapter or the compiler option that changes it, never with a refactoring",
+        compiled=lambda name: True,
     ),
     "counts": Part(
         "counts and hazards of rungs and corpora", groups, counts,
@@ -226,9 +218,13 @@ def difference(part: str, name: str, old: str, new: str) -> str:
     if was == now:
         return ""
     if PARTS[part].grows:
-        found = [f"-{line}" for line in was if line not in set(now)] + [f"+{line}" for line in now if line not in set(was)]
+        found = [f"-{line}" for line in was if line not in set(now)] + [
+            f"+{line}" for line in now if line not in set(was)
+        ]
     else:
-        found = list(difflib.unified_diff(was, now, f"{part}/{name} as written", f"{part}/{name} now", lineterm="", n=2))
+        found = list(
+            difflib.unified_diff(was, now, f"{part}/{name} as written", f"{part}/{name} now", lineterm="", n=2)
+        )
     added = all(line.startswith("+") for line in found)
     told = "Only new lines" if PARTS[part].grows and added else "On purpose"
     return "\n".join([*found, "", f"{told}? python -m tests.frozen write {part} {name}", f"Rule: {PARTS[part].rule}."])
