@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -119,10 +118,3 @@ def lines(group: str, folder: Path) -> dict[str, list[str]]:
 
 
 GROUPS = ("examples", "advised", "right", "wrong", "files", "sanitizer")
-
-
-def sources(group: str) -> Sequence[str]:
-    """Return the kernel files of a group, as a shell's folder has them."""
-    folder = {"examples": ROOT / "examples", "sanitizer": SANITIZER / "sanitizer"}.get(group, CORPUS / group)
-    place = group if group in ("examples", "sanitizer") else f"corpus/{group}"
-    return [f"{place}/{path.name}" for path in sorted(folder.glob("*.cu"))]

@@ -101,32 +101,30 @@ def views(shell: Shell, name: str) -> str:
 # machine_code and counts ---------------------------------------------------------------------------------------------
 
 
+def documents(shell: Shell, name: str, architecture: str = "sm_90") -> Iterator[tuple[str, Any]]:
+    """Yield each case of an operation's ladder, an element type, or of a group of files, with its document."""
+    ladder = name in corpus.OPERATIONS
+    cases = {words[-1]: words for words in corpus.ladder(name, architecture)} if ladder else {}
+    for case, words in (cases or corpus.lines(name, shell.folder)).items():
+        yield case, shell.document(*words)
+
+
 def machine_code(shell: Shell, name: str) -> str:
-    """Return the hash of the machine code and the registers of each rung, or of each kernel of a group's files."""
+    """Return the hash of the machine code and the registers of each rung, for all architectures, or of a group."""
     found = []
-    for arch in corpus.ARCHITECTURES if name in corpus.OPERATIONS else ():
-        for words in corpus.ladder(name, arch):
-            for result in shell.document(*words).get("results", ()):
+    for arch in corpus.ARCHITECTURES if name in corpus.OPERATIONS else ("sm_90",):
+        for case, document in documents(shell, name, arch):
+            for result in document.get("results", ()):
                 code = result["machine_code"]
                 if code:
-                    found.append(f"{result['kernel']} {result['dtype']} {arch} {code['sha256']} {code['registers']}")
-    for source in corpus.sources(name) if name in corpus.GROUPS else ():
-        document = shell.document("diff", source, source, "--arch", ",".join(corpus.ARCHITECTURES), "--quiet")
-        for one in document.get("diff", ()):
-            code = one["new"] or {"sha256": one["reason"], "registers": "-"}
-            found.append(f"{source} {one['kernel']} {one['arch']} {code['sha256']} {code['registers']}")
-        if "refused" in document:
-            found.append(f"{source} refused: {document['refused'][1].splitlines()[0]}")
+                    found.append(f"{case} {result['kernel']} {arch} {code['sha256']} {code['registers']}")
     return "\n".join(found) + "\n"
 
 
 def counts(shell: Shell, name: str) -> str:
     """Return counts and hazards of an operation's ladder, or of a group of kernel files."""
-    ladder = name in corpus.OPERATIONS
-    cases = {words[-1]: words for words in corpus.ladder(name)} if ladder else corpus.lines(name, shell.folder)
     found: list[str] = []
-    for case, words in cases.items():
-        document = shell.document(*words)
+    for case, document in documents(shell, name):
         found += [f"{case} refused: {document['refused']}"] if "refused" in document else []
         found += chain.from_iterable(counted(case, result) for result in document.get("results", ()))
     return "\n".join(found) + "\n"
