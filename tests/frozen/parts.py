@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -54,8 +52,7 @@ def transcript(shell: Shell, name: str) -> str:
 def surface(shell: Shell, name: str) -> str:
     """Return the lines of the Python API, or of the schema of the results file."""
     if name == "python":
-        command = [sys.executable, str(HERE / "contract.py")]
-        return subprocess.run(command, env=shell.environment, capture_output=True, text=True, check=True).stdout
+        return shell.run(HERE / "contract.py").out
     document = json.loads(shell.run("schema").out)
     flat = chain.from_iterable(schema_lines(key, value) for key, value in document.get("$defs", {}).items())
     return "\n".join(sorted({*schema_lines("", document), *flat})) + "\n"
@@ -95,6 +92,9 @@ def views(shell: Shell, name: str) -> str:
         ran = shell.run(*words)
         lack = f": {shell.plain(ran.err).splitlines()[-1]}" if ran.code and ran.err else ""
         found.append(f"{view}: exit {ran.code}{lack}\n")
+    if name.endswith(".json"):
+        ran = shell.run(HERE / "reread.py", file)
+        found.append(f"reread: {ran.out}{shell.plain(ran.err)}")
     return "".join(found)
 
 

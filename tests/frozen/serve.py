@@ -1,6 +1,7 @@
 """A process that runs command lines of the `cudabench` on its path, each in a fork, so that imports are paid once.
 
-It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error.
+It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error. A first
+word that ends with .py is a script in the place of the command.
 """
 
 import atexit
@@ -38,7 +39,11 @@ for line in sys.stdin:
             sys.argv = ["cudabench", *words]
             end = 0
             try:
-                runpy.run_module("cudabench", run_name="__main__", alter_sys=True)
+                if words and words[0].endswith(".py"):
+                    sys.argv = words
+                    runpy.run_path(words[0], run_name="__main__")
+                else:
+                    runpy.run_module("cudabench", run_name="__main__", alter_sys=True)
             except SystemExit as exit:
                 end = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
             except BaseException:

@@ -72,7 +72,6 @@ class Shell:
             [sys.executable, str(HERE / "serve.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment,
         )  # fmt: skip
-        self.environment = environment
         assert str(tree) in self._answer(), f"the cudabench of {tree} is not the first on the path"
 
     def _answer(self) -> Any:
