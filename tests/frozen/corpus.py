@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 
 from tests.frozen.shell import ROOT
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 # Awkward sizes, and the element types of which an operation has rungs: the first of each type runs the most.
@@ -24,7 +18,7 @@ OPERATIONS = {
     "grayscale": ("33 127", "uint8"), "blur": ("31 33", "float32 uint8"), "vecadd": ("4099", "float32"),
     "lookup": ("4099", "float32"),
 }  # fmt: skip
-CORPUS, SANITIZER = ROOT / "tests" / "corpus", ROOT / "benchmarks"
+CORPUS = ROOT / "tests" / "corpus"
 SIMULATED = ("--no-cpu", "--quiet", "--device")
 EXAMPLES = {
     "saxpy": "--grid cdiv(n,256) --block 256 --arg n=1000 --arg a=2.5 --arg x=float32[n]:random"
@@ -85,25 +79,8 @@ def public(path: Path) -> list[str]:
     return ["run", f"corpus/files/{path.name}", *(file.then or file.run), *SIMULATED, "sim"]
 
 
-def sanitizer() -> dict[str, list[str]]:
-    """Return the command lines of benchmarks/sanitizer_cases.toml; those that may hang are left out."""
-    tables = tomllib.loads((SANITIZER / "sanitizer_cases.toml").read_text())
-    found = {}
-    for file, group in tables.items():
-        for kernel, case in group.items():
-            words = ["check", f"sanitizer/{file}.cu", "--quiet", "-k", kernel]
-            words += ["--grid", case["grid"], "--block", case["block"]]
-            words += ["--shared", str(case["shared"])] if "shared" in case else []
-            words += [word for text in case["arg"] for word in ("--arg", text)]
-            if not case.get("hangs"):
-                found[f"{file}.{kernel}"] = words
-    return found
-
-
 def lines(group: str, folder: Path) -> dict[str, list[str]]:
     """Return the command lines of a group of kernel files, by case."""
-    if group == "sanitizer":
-        return sanitizer()
     if group == "examples":
         return {
             name: ["run", f"examples/{name}.cu", *shlex.split(words), *SIMULATED, "sim"]
@@ -117,4 +94,4 @@ def lines(group: str, folder: Path) -> dict[str, list[str]]:
     return {path.stem: wrong(path) if group == "wrong" else right(path, folder) for path in paths}
 
 
-GROUPS = ("examples", "advised", "right", "wrong", "files", "sanitizer")
+GROUPS = ("examples", "advised", "right", "wrong", "files")

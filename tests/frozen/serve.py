@@ -1,7 +1,7 @@
 """A process that runs command lines of the `cudabench` on its path, each in a fork, so that imports are paid once.
 
-It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error. A first
-word that ends with .py is a script in the place of the command.
+It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error. A
+first word that ends with .py is a script in the place of the command.
 """
 
 import atexit

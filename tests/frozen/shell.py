@@ -52,7 +52,6 @@ class Shell:
             ("examples", ROOT / "examples"),
             ("files", HERE / "files"),
             ("corpus", ROOT / "tests" / "corpus"),
-            ("sanitizer", ROOT / "benchmarks" / "sanitizer"),
         ):
             (folder / name).symlink_to(place)
         (folder / "results").mkdir()
