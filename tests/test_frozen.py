@@ -1,6 +1,7 @@
 """The frozen past: what users rely on is as it was written down. `python -m tests.frozen` compares more, and writes.
 
-The quick core is here, the rest is slow. A refactoring compares all of it with the revision before: `python -m tests.frozen compare machine_code --against REV`.
+The quick core is here, the rest is slow. A refactoring compares all of it with the revision before:
+`python -m tests.frozen compare machine_code --against REV`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from tests.frozen.shell import ROOT
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
-# Awkward sizes, and the element types of which an operation has rungs: the first of each type runs the most.
+# Awkward sizes, and the element types of which an operation has rungs.
 OPERATIONS = {
     "transpose": ("33 127", "float32"), "matmul": ("31 33 35", "float32 float16"), "matvec": ("33 127", "float32"),
     "distance": ("4099", "float32"), "pi": ("4099", "float32"), "solve": ("13", "float32"),

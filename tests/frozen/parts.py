@@ -157,7 +157,7 @@ LOG = "name the change in CHANGELOG.md"
 PARTS = {
     "results": Part(
         "every view reads the results files of older versions", results, views,
-        "a file that is there stays and is read whole; `write results` makes those of data/results.txt that are not there",
+        "a file that is there stays and is read whole; `write results` makes new ones of data/results.txt",
     ),
     "api": Part(
         "the Python API and the keys of the results file", lambda: ["python", "schema"], surface,
