@@ -41,7 +41,7 @@ def transcript(shell: Shell, name: str) -> str:
         if line.startswith("$ cudabench"):
             ran = shell.run(*shlex.split(line)[2:])
             found.append(f"{line}\n{shell.plain(ran.out)}{shell.plain(ran.err)}[exit {ran.code}]\n")
-        elif line.startswith("# "):
+        elif line.startswith("# ") and not line.startswith("# NVRTC"):
             found.append(f"{line}\n")
     return "\n".join(found)
 

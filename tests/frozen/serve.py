@@ -13,6 +13,7 @@ import pkgutil
 import runpy
 import sys
 import tempfile
+import threading
 import traceback
 from contextlib import suppress
 
@@ -49,7 +50,9 @@ for line in sys.stdin:
             except BaseException:
                 traceback.print_exc()
                 end = 1
+            threading._shutdown()
             atexit._run_exitfuncs()
+            gc.collect()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(end)  # to take a process with so many modules down takes a quarter of a second
