@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -127,7 +128,8 @@ def counts(shell: Shell, name: str) -> str:
     for case, document in documents(shell, name):
         found += [f"{case} refused: {document['refused']}"] if "refused" in document else []
         found += chain.from_iterable(counted(case, result) for result in document.get("results", ()))
-    return "\n".join(found) + "\n"
+    lines = (f"{line} ({times} times)" if times > 1 else line for line, times in Counter(found).items())
+    return "\n".join(lines) + "\n"
 
 
 def counted(case: str, result: Mapping[str, Any]) -> Iterator[str]:
