@@ -34,6 +34,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.action == "write" and given.against:
         parser.error("write takes no --against")
+    known = parts.PARTS[given.part].names() if given.part in parts.PARTS else []
+    if unknown := [name for name in given.name if name not in known]:
+        parser.error(f"{given.part} has no {unknown[0]}; it has {', '.join(known)}")
     with ExitStack() as stack:
         other = stack.enter_context(checkout(given.against)) if given.against else None
         if given.part == "speed":
@@ -56,7 +59,9 @@ def main() -> int:
                     continue
                 found = parts.difference(part, name, old, now)
                 codes.add(1 if found else 0)
-                print(f"{part} {name}: {'differs' if found else 'the same'}", found, sep="\n" if found else "")
+                print(
+                    f"{part} {name}: {'differs' if found else 'the same'}", found, sep="\n" if found else "", flush=True
+                )
     return max(codes & {1} or codes)
 
 
