@@ -60,12 +60,14 @@ def written() -> dict[str, float]:
 
 def write() -> None:
     """Write the multiples as they are here."""
-    lines = [f"{what:44} {value:8.3f}" for what, value in multiples().items()]
+    lines = [f"{what:44} {value:10.5f}" for what, value in multiples().items()]
     WRITTEN.write_text("\n".join(["# Times over that of a gather and a sort of 2^20 numbers by NumPy.", *lines, ""]))
 
 
 def table(before: Mapping[str, float], now: Mapping[str, float]) -> str:
     """Return two columns of the same unit with their ratio."""
     lines = [f"{'':44} {'before':>9} {'now':>9}  now / before"]
-    lines += [f"{k:44} {before[k]:9.3f} {now[k]:9.3f}  {now[k] / before[k]:.2f}" for k in before if k in now]
+    lines += [
+        f"{k:44} {before[k]:9.4f} {now[k]:9.4f}  {now[k] / before[k]:.2f}" for k in before if k in now and before[k]
+    ]
     return "\n".join(lines)
