@@ -67,7 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker have all tests of a file, or of an operation's ladder: they share what they compile.
+    """Let one worker have all tests of a file, of an operation's ladder or of a part of the frozen past: they share
+    what they compile.
 
     Another distribution that --dist names, such as worksteal where a GPU does the work, is xdist's own.
     """
@@ -78,6 +79,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path, _, test = nodeid.partition("::")
+            if path.endswith("test_frozen.py"):
+                return nodeid.partition("[")[0]
             return path + test.partition("[")[2].partition("-")[0] if path.endswith("test_ladders.py") else path
 
     return ByFile(config, log)

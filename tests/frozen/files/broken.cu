@@ -1,0 +1,4 @@
+__global__ void broken(int n, float *y)
+{
+    y[n] = missing;
+}
