@@ -1,0 +1,105 @@
+"""What libclang's cursors tell: their place in a file, the errors in it. Loaded in the process that parses."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit
+
+VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error that the parser found: where, in bytes, and its words."""
+
+    file: str
+    offset: int
+    said: str
+
+
+@dataclass
+class Text:
+    """A file's text. The parser counts bytes, Python characters."""
+
+    path: str
+    text: str
+    faults: list[int] = field(default_factory=list)  # where errors are, in bytes, in order
+    _bytes: bytes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bytes = None if self.text.isascii() else self.text.encode()
+
+    def at(self, offset: int) -> int:
+        """Return the place of a byte in the text."""
+        return offset if self._bytes is None else len(self._bytes[:offset].decode(errors="ignore"))
+
+    def place(self, at: int) -> int:
+        """Return the byte of a place in the text."""
+        return at if self._bytes is None else len(self.text[:at].encode())
+
+    def slice(self, start: int, end: int) -> str:
+        """Return the text between two bytes."""
+        return self.text[start:end] if self._bytes is None else self._bytes[start:end].decode(errors="replace")
+
+    def faulty(self, start: int, end: int) -> bool:
+        """Tell whether an error lies between two bytes."""
+        at = bisect_left(self.faults, start)
+        return at < len(self.faults) and self.faults[at] < end
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a cursor stands: the file's name, first byte, byte behind the last."""
+
+    file: str
+    start: int
+    end: int
+
+
+def span(cursor: Cursor) -> Span:
+    """Return where a cursor stands; what a macro writes stands where the macro does."""
+    extent = cursor.extent
+    start, end = extent.start, extent.end
+    return Span(start.file.name if start.file else "", start.offset, end.offset)
+
+
+def file_of(cursor: Cursor) -> str:
+    """Return the name of the file that a cursor is in."""
+    file = cursor.location.file
+    return file.name if file else ""
+
+
+def has(cursor: Cursor, kind: CursorKind) -> bool:
+    """Tell whether a cursor has a child of a kind, such as an attribute."""
+    return any(child.kind == kind for child in cursor.get_children())
+
+
+def faults_of(unit: TranslationUnit, most: int) -> Iterator[Fault]:
+    """Yield the errors, at most so many."""
+    for diagnostic in list(unit.diagnostics)[:most]:
+        if diagnostic.severity >= Diagnostic.Error and diagnostic.location.file:
+            yield Fault(diagnostic.location.file.name, diagnostic.location.offset, diagnostic.spelling)
+
+
+def local_names(cursor: Cursor) -> set[str]:
+    """Return the names that a function declares for itself: parameters, variables, types."""
+    found: set[str] = set()
+    waiting: list[Cursor] = [cursor]
+    while waiting:
+        for child in waiting.pop().get_children():
+            if child.kind in _LOCAL:
+                found.add(child.spelling)
+            waiting.append(child)
+    return found
+
+
+_LOCAL = (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+
+
+def qualified(names: Iterable[Any]) -> str:
+    """Return scopes and a name as C++ writes them."""
+    return "::".join(str(name) for name in names if name)
