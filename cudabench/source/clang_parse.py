@@ -8,31 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudabench import confined
 from cudabench.errors import CompilerError, CudabenchError
-from cudabench.source.words import without_remarks
-from cudabench.toolchain import limits, outside
+from cudabench.source import stored
+from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
+from cudabench.toolchain import cache, includes, limits, outside
 from cudabench.toolchain.record import Job
 
 if TYPE_CHECKING:
     from clang.cindex import TranslationUnit
 
-    from cudabench.source.declared import Answer, Reading
+    from cudabench.source.declared import Found
 
-MOST_SECONDS = 20.0
+MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # of the user's own that are read, in the order in which they are included
 MOST_FAULTS = 500
 KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown type is int, and no error says so
 HEADERS = Path(__file__).parent / "headers"
-_VIRTUAL = "/cudabench-source/"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
     "--cuda-host-only", "-nostdinc", "-fparse-all-comments", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
@@ -40,47 +41,20 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Question:
-    """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
-
-    text: as C++ writes it. at: where the name of the kernel stands in the file, to tell overloaded templates apart.
-    """
-
-    text: str
-    type: bool = False
-    at: int | None = None
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be parsed. folder: where quoted headers are, None where none is to be read."""
-
-    path: str
-    text: str
-    folder: str | None = None
-    folders: tuple[str, ...] = ()
-    defines: tuple[tuple[str, str], ...] = ()
-    std: str | None = None
-    questions: tuple[Question, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What the parser calls the file."""
-        name = os.path.basename(self.path) or "source.cu"
-        return os.path.join(self.folder, name) if self.folder is not None else _VIRTUAL + name
-
-
 @functools.lru_cache(maxsize=64)  # a ladder asks for its chapter once a kernel
 def read(task: Task) -> Reading:
-    """Return what the parser reads. Raises CudabenchError for a text that it does not stand, and for an #include of
+    """Return what the parser reads. Raises CompilerError for a text that it does not stand, and for an #include of
     what is not the source's business."""
     if task.folder is not None:
-        outside.check(Job(task.text, task.path, "", task.defines, (task.folder, *task.folders), ()))
+        outside.check(_job(task))
+    name = _key(task)
+    kept = cache.read("parsed", name)
+    if kept is not None and (reading := stored.loaded(kept, task)) is not None:
+        return reading
     _load()
     seconds = min(MOST_SECONDS, limits.compile_seconds())
     try:
-        return confined.call(functools.partial(_read, task), seconds=seconds, memory=MOST_BYTES)
+        reading = confined.call(functools.partial(_read, task), seconds=seconds, memory=MOST_BYTES)
     except confined.TooLong:
         raise CompilerError(
             f"{task.path}: reading it took over {seconds:g} s and was stopped: it, or what it includes, is too large, "
@@ -91,6 +65,25 @@ def read(task: Task) -> Reading:
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."
         ) from None
+    cache.write("parsed", name, stored.stored(reading))
+    return reading
+
+
+def _job(task: Task) -> Job:
+    folders = (task.folder, *task.folders) if task.folder is not None else ()
+    return Job(task.text, task.path, "", task.defines, folders, ())
+
+
+def _key(task: Task) -> str | None:
+    """Return the name of what is kept of a task, None where the text does not show all that it hangs on."""
+    headers: dict[str, str] = {}
+    if task.folder is not None:
+        included = includes.read(_job(task))
+        if not included.complete:
+            return None
+        headers = included.texts
+    parts = (version("libclang"), *map(cache.mark_of, (HEADERS.parent, HEADERS)), task, sorted(headers.items()))
+    return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
 
 
 class _Refused(CudabenchError):
@@ -113,19 +106,19 @@ def _read(task: Task) -> Reading:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     lacks = missing.Missing()
     for _ in range(missing.ROUNDS):
-        reading = _parsed(task, lacks.text())
-        if not lacks.learn(reading, task.name, task.text):
+        found = _parsed(task, lacks.text())
+        if not lacks.learn(found, task.name, _asked(task)):
             break
-    return reading
+    return found.reading
 
 
-def _parsed(task: Task, lacking: str) -> Reading:
+def _parsed(task: Task, lacking: str) -> Found:
     from clang.cindex import Index, TranslationUnitLoadError
 
     from cudabench.source.cursors import faults_of
     from cudabench.source.declared import Walk
 
-    text, lacks = _asked(task), _VIRTUAL + "missing.h"
+    text, lacks = _asked(task), VIRTUAL + "missing.h"
     options = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
     options += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
     options += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
@@ -135,7 +128,7 @@ def _parsed(task: Task, lacking: str) -> Reading:
     except TranslationUnitLoadError:
         raise _Refused from None
     texts = {task.name: text, **_headers(unit, task.name)}
-    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task.path, task.text)
+    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task)
 
 
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
@@ -143,7 +136,7 @@ def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for include in unit.get_includes():
         name = include.include.name
-        if name in found or name == main or name.startswith((_VIRTUAL, str(HEADERS))):
+        if name in found or name == main or name.startswith((VIRTUAL, str(HEADERS))):
             continue
         if len(found) >= MOST_HEADERS:
             break
@@ -172,13 +165,14 @@ def _asked(task: Task) -> str:
             text = f"{text[: question.at]}{own}{text[name.end() :]}"
             wanted = re.sub(rf"\b{name[0]}(?=\s*<)", own, wanted, count=1)
         meant = wanted if question.type else f"decltype(&{wanted})"
-        lines += [f"using {QUERY}{at} = {meant};", f"constexpr auto {QUERY}{at}_size = cudabench_size<{QUERY}{at}>::value;"]
+        lines += [
+            f"using {QUERY}{at} = {meant};",
+            f"constexpr auto {QUERY}{at}_size = cudabench_size<{QUERY}{at}>::value;",
+        ]
     return text + "\n" + "\n".join(lines) + "\n" if lines else text
 
 
 def asked(task: Task, question: Question) -> Answer:
     """Return what the parser answers to a question about a file."""
-    from cudabench.source.declared import Answer
-
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit
-
-VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
+from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit, callbacks, conf
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,23 @@ def faults_of(unit: TranslationUnit, most: int) -> Iterator[Fault]:
 def local_names(cursor: Cursor) -> set[str]:
     """Return the names that a function declares for itself: parameters, variables, types."""
     found: set[str] = set()
-    waiting: list[Cursor] = [cursor]
-    while waiting:
-        for child in waiting.pop().get_children():
-            if child.kind in _LOCAL:
-                found.add(child.spelling)
-            waiting.append(child)
+
+    def visit(child: Cursor, parent: Cursor, data: object) -> int:
+        kind = child._kind_id
+        if kind in _LOCAL:
+            found.add(conf.lib.clang_getCursorSpelling(child))
+        return _OVER if _FIRST_EXPRESSION <= kind < _FIRST_STATEMENT else _INTO
+
+    conf.lib.clang_visitChildren(cursor, callbacks["cursor_visit"](visit), None)
     return found
 
 
-_LOCAL = (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+_LOCAL = frozenset(
+    one.value
+    for one in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+)
+_FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
+_OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or visit them
 
 
 def qualified(names: Iterable[Any]) -> str:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, conf
 
 from cudabench.source.comments import comment_above, opening_of
-from cudabench.source.cursors import VIRTUAL, Fault, Text, file_of, has, local_names, qualified, span
+from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
 from cudabench.source.layouts import layout_of, numbers_in
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
-from cudabench.source.records import Constant, Kernel, Layout, Parameter, SourceFile, TemplateParameter
-from cudabench.source.words import respelled, spell, without_remarks, words_of
+from cudabench.source.records import Answer, Constant, Kernel, Layout, Reading, SourceFile, Task, TemplateParameter
+from cudabench.source.words import respelled, without_remarks
 
 QUERY = "cudabench_query_"
 _FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
@@ -38,23 +38,13 @@ _OF_CUDA = frozenset(
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a question was answered: the parameters of a kernel's instance, the layout of a type."""
+class Found:
+    """What was read, and for another try its errors, where bodies of functions are, where kernels have `__global__`."""
 
-    parameters: tuple[Parameter, ...] | None = None
-    layout: Layout | None = None
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What was read of a file, its errors, the places of kernels' heads in the text, and the answers."""
-
-    file: SourceFile
+    reading: Reading
     faults: tuple[Fault, ...]
-    bodies: tuple[tuple[int, int], ...]  # of functions, in characters of the file's own text
-    heads: frozenset[int]  # where `__global__` of a kernel stands
-    answers: tuple[Answer, ...] = ()
+    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
+    heads: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,7 @@ class _Scope:
 
 
 @dataclass
-class _Found:
+class _Names:
     """What was found so far; the first of a name is the one."""
 
     kernels: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)  # with what tells overloads apart
@@ -99,11 +89,14 @@ class Walk:
         self.functions: dict[str, str] = {}  # macros with parameters
         for name in self.texts:
             for match in _DEFINE.finditer(self.plain[name]):
-                (self.functions if match[2] else self.macros).setdefault(match[1], match[3].replace("\\\n", " ").strip())
-        self.found = _Found()
+                (self.functions if match[2] else self.macros).setdefault(
+                    match[1], match[3].replace("\\\n", " ").strip()
+                )
+        self.found = _Names()
 
-    def read(self, shown: str, text: str) -> Reading:
-        """Return all that was read; `shown` is the file's name in messages."""
+    def read(self, task: Task) -> Found:
+        """Return all that was read."""
+        text = task.text
         for name, meaning in self._macro_types().items():
             self.found.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
@@ -113,24 +106,27 @@ class Walk:
         opening = opening_of(text, [kernel.start for kernel in kernels if not kernel.file])
         found = self.found
         file = SourceFile(
-            shown, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
-            tuple(found.constants), found.references,
+            task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
+            tuple(found.constants), found.references, task,
         )  # fmt: skip
         plain = self.plain[self.path]
         heads = frozenset(
-            kernel.start + match.start()
+            self.texts[self.path].place(kernel.start + match.start())
             for kernel, _ in (*found.kernels, *found.specialised)
             if not kernel.file
             for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
         )
         answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
-        return Reading(file, tuple(self.faults), tuple(found.bodies), heads, answers)
+        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads)
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
     def _scope(self, parent: Cursor, scope: _Scope) -> None:
         for cursor in parent.get_children():
-            if file_of(cursor) not in self.texts and cursor.kind not in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
+            if file_of(cursor) not in self.texts and cursor.kind not in (
+                CursorKind.LINKAGE_SPEC,
+                CursorKind.UNEXPOSED_DECL,
+            ):
                 continue
             if cursor.kind == CursorKind.NAMESPACE:
                 name = "" if cursor.is_anonymous() else cursor.spelling
@@ -144,7 +140,7 @@ class Walk:
             elif cursor.kind in _ALIASES:
                 self._alias(cursor, scope)
             elif cursor.kind == CursorKind.ENUM_DECL:
-                self._name_type(cursor.spelling, scope, bare(cursor.enum_type))
+                self._name_type(cursor.spelling, scope, self._numbers(cursor))
             elif cursor.kind == CursorKind.VAR_DECL:
                 self._variable(cursor)
 
@@ -159,7 +155,13 @@ class Walk:
 
     def _faulty(self, cursor: Cursor) -> bool:
         place = span(cursor)
-        return place.file in self.texts and self.texts[place.file].faulty(place.start, place.end)
+        within = place.file in self.texts and self.texts[place.file].faulty(place.start, place.end)
+        return within or bool(conf.lib.clang_isInvalidDeclaration(cursor))
+
+    def _plain(self, place: Span) -> str:
+        """Return a piece of a text without comments and strings."""
+        text = self.texts[place.file]
+        return self.plain[place.file][text.at(place.start) : text.at(place.end)]
 
     # Types -----------------------------------------------------------------------------------------------------------
 
@@ -178,32 +180,36 @@ class Walk:
             return
         kind = cursor.underlying_typedef_type
         declared = kind.get_canonical().get_declaration()
-        if declared.is_anonymous() or bare(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
-            unnamed = kind.get_canonical().kind == TypeKind.ENUM
-            meaning = bare(declared.enum_type) if unnamed else f"struct {cursor.spelling}"
-            self._name_type(cursor.spelling, scope, meaning)
+        if kind.get_canonical().kind == TypeKind.ENUM:
+            self._name_type(cursor.spelling, scope, self._numbers(declared))
+        elif declared.is_anonymous() or bare(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
+            self._name_type(cursor.spelling, scope, f"struct {cursor.spelling}")
         else:
-            self._name_type(cursor.spelling, scope, bare(kind), alias=file_of(cursor) == self.path)
+            self._name_type(cursor.spelling, scope, plain(kind), alias=file_of(cursor) == self.path)
         if kind.get_canonical().kind == TypeKind.RECORD:
             self._lay_out(cursor.spelling, scope, kind)
+
+    def _numbers(self, cursor: Cursor) -> str:
+        """Return the type of an enumeration's numbers: int, where it does not say and they fit."""
+        kind, place = bare(cursor.enum_type), span(cursor)
+        head = self.plain[place.file][self.texts[place.file].at(place.start) :] if place.file in self.plain else ""
+        return "int" if kind == "unsigned int" and ":" not in head.partition("{")[0] else kind
 
     def _record(self, cursor: Cursor, scope: _Scope) -> None:
         if not cursor.spelling or not cursor.is_definition():
             return
         place = span(cursor)
-        text = self.texts[place.file] if place.file in self.texts else None
-        if text:
-            words = set(_USED.findall(without_remarks(text.slice(place.start, place.end))))
+        if place.file in self.texts:
+            words = set(_USED.findall(self._plain(place)))
             self.found.uses.setdefault(cursor.spelling, set()).update(words)
         for child in cursor.get_children():
             if child.kind in _METHODS:
                 self._body(child)
-        if cursor.kind in _TEMPLATES:
+        if cursor.kind in _TEMPLATES or cursor.is_anonymous():
             return
-        if not cursor.is_anonymous():
-            name = respelled(cursor.displayname) or cursor.spelling
-            self._name_type(name, scope, f"struct {name}")
-            self._lay_out(name, scope, cursor.type)
+        name = respelled(cursor.displayname) or cursor.spelling
+        self._name_type(name, scope, f"struct {name}")
+        self._lay_out(name, scope, cursor.type)
         for child in cursor.get_children():
             if child.kind in _ALIASES:
                 inner = _Scope((*scope.names, name))
@@ -244,8 +250,7 @@ class Walk:
     def _body(self, cursor: Cursor) -> None:
         body = next((one for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT), None)
         if body is not None and (place := span(body)).file == self.path:
-            text = self.texts[self.path]
-            self.found.bodies.append((text.at(place.start), text.at(place.end)))
+            self.found.bodies.append((place.start, place.end))
 
     def _function(self, cursor: Cursor, scope: _Scope) -> None:
         self._body(cursor)
@@ -254,8 +259,7 @@ class Walk:
             return
         place = span(cursor)
         if place.file in self.texts and cursor.is_definition():
-            written = without_remarks(self.texts[place.file].slice(place.start, place.end))
-            words = set(_USED.findall(written)) - local_names(cursor)
+            words = set(_USED.findall(self._plain(place))) - local_names(cursor)
             self.found.uses.setdefault(cursor.spelling, set()).update(words)
 
     def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
@@ -283,7 +287,7 @@ class Walk:
             extern_c=scope.extern_c, template_parameters=_of_template(cursor, text), start=text.at(start),
             end=text.at(place.end), text=text.slice(start, place.end), expression=whole,
             file="" if place.file == self.path else place.file,
-            names=frozenset(_USED.findall(without_remarks(text.slice(start, place.end)))) - local_names(cursor),
+            names=frozenset(_USED.findall(self._plain(place))) - local_names(cursor),
         )  # fmt: skip
         specialised = re.match(r"template\s*<\s*>", kernel.text)
         (self.found.specialised if specialised else self.found.kernels).append((kernel, key))
@@ -323,7 +327,9 @@ class Walk:
 
     def _variable(self, cursor: Cursor) -> None:
         kind = cursor.type
-        if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(("texture<", "surface<")):
+        if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(
+            ("texture<", "surface<")
+        ):
             self.found.references[cursor.spelling] = bare(kind.get_canonical())
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR) or file_of(cursor) not in self.texts:
             return
@@ -373,8 +379,6 @@ def _of_template(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
 
 
 def _initialised(cursor: Cursor) -> bool:
-    from clang.cindex import conf
-
     function = conf.lib.clang_Cursor_getVarDeclInitializer
     function.argtypes, function.restype = [Cursor], Cursor
     return bool(function(cursor).kind != CursorKind.INVALID_FILE)

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cudabench.source.declared import Reading
+from cudabench.source.declared import Found
+from cudabench.source.parameters import says_restrict
 from cudabench.source.words import split, without_remarks, words_of
 
 ROUNDS = 4  # a name may hide another
@@ -29,7 +30,9 @@ _HEADERS = {
     **dict.fromkeys(("cufftReal", "cufftDoubleReal", "cufftComplex", "cufftDoubleComplex"), "cufft.h"),
     "CUtensorMap": "cuda.h",
 }
-_OF_TRAITS = re.compile(r"enable_if|conditional|is_same|remove_|integral_constant|is_integral|is_floating|type_identity")
+_OF_TRAITS = re.compile(
+    r"enable_if|conditional|is_same|remove_|integral_constant|is_integral|is_floating|type_identity"
+)
 _KEYWORDS = frozenset(
     """alignas auto bool char class const constexpr consteval decltype double enum explicit extern float inline int long
     noexcept register requires restrict short signed static struct template typename union unsigned void volatile
@@ -64,17 +67,17 @@ class Missing:
         lines += _declared(self.types)
         return "\n".join(lines) + "\n"
 
-    def learn(self, reading: Reading, name: str, text: str) -> bool:
+    def learn(self, found: Found, name: str, text: str) -> bool:
         """Learn from the errors of a reading of a file, called `name` by the parser; tell whether there is more."""
-        if not reading.faults:
+        if not found.faults:
             return False
         before = self.text()
         text = text if text.isascii() else text.encode().decode("latin-1")  # places are bytes
-        places = [(fault.offset, fault.said) for fault in reading.faults if fault.file == name]
-        places = [(at, said) for at, said in places if not any(start <= at < end for start, end in reading.bodies)]
+        places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
+        places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
         if places:
             plain = without_remarks(text)
-            self._learn_macros(plain, reading.heads, {at for at, _ in places})
+            self._learn_macros(plain, found.heads, {at for at, _ in places})
             for at, said in places:
                 self._learn(plain, at, said)
         return self.text() != before and self.count < MOST
@@ -185,7 +188,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _heads(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield for each `__global__` of a text where its declaration begins, where the word stands, where the head ends."""
+    """Yield for each `__global__` of a text where its declaration begins, where the word is, where the head ends."""
     for match in re.finditer(r"\b__global__\b", text):
         begin = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
         line = text.rfind("\n#", 0, match.start())
@@ -221,8 +224,5 @@ def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
         if not re.match(r"[^\W\d]", words[at]) or words[at] in _KEYWORDS or at == opening:
             continue
         starred = words[at - 1] == "*" and re.match(r"[^\W\d]", "".join(words[at + 1 : at + 2]))
-        named = "restrict" in words[at].lower() and words[at - 1] != "::" and words[opening:at].count("<") == words[
-            opening:at
-        ].count(">")
-        if starred or named:
+        if starred or says_restrict(at - opening, words[opening:]):
             yield words[at], False

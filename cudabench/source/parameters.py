@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
@@ -24,13 +25,20 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
     written = _words(text.slice(place.start, place.end)) if place.file == text.path else []
     faulty = text.faulty(place.start, place.end)
     found = parameter_from(cursor.spelling, cursor.type)
-    restrict = found.restrict or any("restrict" in word.lower() for word in written)
+    restrict = found.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
     if faulty:
         found = _as_written(cursor.spelling, written)
     elif not set(written) & set(macros):
         own = _type_in(written, cursor.spelling, found.pointer)
         found = replace(found, type=own or found.type)
     return replace(found, restrict=restrict)
+
+
+def says_restrict(at: int, words: Sequence[str]) -> bool:
+    """Tell whether a word of a parameter is `__restrict__` or a macro for it: ns::Restrict and what stands in a
+    template's list are types."""
+    before = words[:at]
+    return "restrict" in words[at].lower() and before[-1:] != ["::"] and before.count("<") == before.count(">")
 
 
 def parameter_from(name: str, kind: Type) -> Parameter:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
 
 
 @dataclass(frozen=True)
@@ -12,8 +15,8 @@ class Parameter:
 
     `type` is the type of the value or, where `pointer` is set, of what it points at; without const, restrict and
     reference to the name: `const T* __restrict__ p` has type 'T'. `const` says that the pointee is const. A pointer to
-    a pointer has type 'float*'; a pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning` is
-    the whole type in one spelling, macros, typedefs and traits followed: 'const float*'; '' where that is not known.
+    a pointer has type 'float*'; a pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning`
+    is the whole type in one spelling, macros, typedefs and traits followed: 'const float*'; '' where it is not known.
     """
 
     name: str
@@ -111,24 +114,43 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class HostLaunch:
-    """A launch of host code as it is written: kernel, template arguments, grid, block, shared bytes, arguments."""
+class Question:
+    """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
 
-    kernel: str
-    template: tuple[str, ...]
-    grid: str
-    block: str
-    shared: str
-    passed: tuple[str, ...]
+    text: as C++ writes it. at: where the name of the kernel stands in the file, to tell overloaded templates apart.
+    """
+
+    text: str
+    type: bool = False
+    at: int | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be parsed. folder: where quoted headers are, None where none is to be read."""
+
+    path: str
+    text: str
+    folder: str | None = None
+    folders: tuple[str, ...] = ()
+    defines: tuple[tuple[str, str], ...] = ()
+    std: str | None = None
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the parser calls the file."""
+        name = os.path.basename(self.path) or "source.cu"
+        return os.path.join(self.folder, name) if self.folder is not None else VIRTUAL + name
 
 
 @dataclass(frozen=True)
 class SourceFile:
     """A `.cu` file: its text, the comment that opens it, its kernels in order, and what it declares.
 
-    `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those of
-    its headers, too, and the names of structs ('struct P') and enumerations (the type of their numbers). `layouts` are
-    those of its structs by name. `references` are the file's texture and surface references with their type.
+    `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those
+    of its headers, too, and the names of structs ('struct P') and enumerations (the type of their numbers). `layouts`
+    are those of its structs by name. `references` are the file's texture and surface references with their type.
     """
 
     path: str
@@ -140,9 +162,26 @@ class SourceFile:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     constants: tuple[Constant, ...] = ()
     references: Mapping[str, str] = field(default_factory=dict)
-    launches: tuple[HostLaunch, ...] = ()
+    task: Task | None = field(default=None, compare=False)  # what the parser was given: it may be asked more
 
     def line(self, number: int) -> str:
         """Return the text of a line (1-based) without surrounding white space, '' outside the file."""
         lines = self.text.split("\n")
         return lines[number - 1].strip() if 1 <= number <= len(lines) else ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question was answered: the parameters of a kernel's instance, the layout of a type."""
+
+    parameters: tuple[Parameter, ...] | None = None
+    layout: Layout | None = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a file, and the answers to what was asked about it."""
+
+    file: SourceFile
+    answers: tuple[Answer, ...] = ()

@@ -1,0 +1,151 @@
+"""The kernel that a name means, with template arguments and overloads as C++ writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.source import clang_parse
+from cudabench.source.records import Kernel, Parameter, Question, SourceFile
+from cudabench.source.types import canonical
+from cudabench.source.words import spell, split, words_of
+
+
+def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
+    """Return the kernel of this name, or the file's only one where the name is None.
+
+    A name may be qualified ('ns::f'), may carry template arguments ('f<float, 32>', then the parameters' types have
+    them put in) or the parameters' types ('f(float*, int)', to choose between overloads). UsageError where it is not in
+    the file, is ambiguous, or is a template without arguments.
+    """
+    if not source.kernels:
+        raise UsageError(f"{source.path} has no __global__ function with a body: give a file that defines a kernel.")
+    listed = ", ".join(dict.fromkeys(map(_called, source.kernels)))
+    if name is None:
+        if len(source.kernels) > 1:
+            raise UsageError(f"{source.path} has {len(source.kernels)} kernels: choose one with --kernel: {listed}.")
+        return _instance(source, source.kernels[0], "")
+
+    plain, arguments, types = _split_expression(name)
+    matches = [kernel for kernel in source.kernels if kernel.qualified_name == plain]
+    if not matches:
+        matches = [kernel for kernel in source.kernels if ("::" + kernel.qualified_name).endswith("::" + plain)]
+    if not matches:
+        known = [word for kernel in source.kernels for word in (kernel.name, kernel.qualified_name)]
+        hint = did_you_mean(plain, known)
+        raise UsageError(f"{source.path} has no kernel '{name}', it has: {listed}.{hint}")
+    if arguments:
+        matches = [kernel for kernel in matches if kernel.template_parameters] or matches
+    if types is not None:
+        wanted = tuple(canonical(part) for part in types)
+        takers = [kernel for kernel in matches if bool(arguments) == bool(kernel.template_parameters)]
+        fitting = [kernel for kernel in takers if _takes(_instance(source, kernel, arguments), wanted)]
+        if not fitting:
+            known_signatures = "; ".join(kernel.signature for kernel in matches)
+            raise UsageError(f"{source.path} has no kernel '{name}', it has: {known_signatures}.")
+        matches = fitting
+    if len(matches) > 1:
+        qualified = {kernel.qualified_name for kernel in matches}
+        if len(qualified) > 1:
+            raise UsageError(f"'{name}' is ambiguous in {source.path}: write one of {', '.join(sorted(qualified))}.")
+        choices = ", ".join(f"'{plain}{types_listed(kernel.parameters)}'" for kernel in matches)
+        raise UsageError(f"'{name}' is overloaded in {source.path}: write one of {choices}.")
+    return _instance(source, matches[0], arguments)
+
+
+def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
+    """Tell whether a kernel has parameters of these types, as it writes them or as they are meant."""
+    written = [canonical(parameter.ctype) for parameter in kernel.parameters]
+    meant = [canonical(parameter.meaning or parameter.ctype) for parameter in kernel.parameters]
+    return len(wanted) == len(written) and all(map(lambda one, *ways: one in ways, wanted, written, meant))
+
+
+def types_listed(parameters: Iterable[Parameter]) -> str:
+    """Return the types of parameters as a list in brackets: '(const float*, int)'."""
+    return f"({', '.join(parameter.ctype for parameter in parameters)})"
+
+
+def _called(kernel: Kernel) -> str:
+    """Return what a message calls a kernel: its name, and where others have it too the types of its parameters."""
+    return kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
+
+
+def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
+    """'ns::f<float, 32>(float*)' -> 'ns::f', 'float, 32', ('float*',)."""
+    match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
+    if match is None:
+        return name.strip(), "", None
+    plain = re.sub(r"\s+", "", match[1])
+    types = None
+    if match[3] is not None:
+        types = tuple(spell(part) for part in split(words_of(match[3][1:-1]), ",") if part)
+    return plain, match[2] or "", types
+
+
+def _likely_argument(kind: str) -> str:
+    """Return what a template may be given for a parameter, or for one of a pack: a type, or a value of its type."""
+    kind = kind.rstrip(".")
+    if kind in ("typename", "class"):
+        return "float"
+    return "true" if kind == "bool" else "32"
+
+
+def template_arguments(kernel: Kernel) -> dict[str, str]:
+    """Return what an instance of a template is given, by the names of its parameters."""
+    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
+    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
+
+
+def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
+    """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
+    cast = types_listed(kernel.parameters) if kernel.overloaded else ""
+    if not kernel.template_parameters:
+        if arguments:
+            raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
+        return replace(kernel, expression=kernel.qualified_name + cast)
+    example = ", ".join(
+        parameter.default or _likely_argument(parameter.type) for parameter in kernel.template_parameters
+    )
+    if not arguments:
+        raise UsageError(
+            f"{kernel.signature} is a template: name an instantiation, such as '{kernel.qualified_name}<{example}>'."
+        )
+    given = [spell(part) for part in split(words_of(arguments[1:-1]), ",") if part]
+    variadic = any(parameter.type.endswith("...") for parameter in kernel.template_parameters)
+    if len(given) > len(kernel.template_parameters) and not variadic:
+        raise UsageError(
+            f"'{kernel.qualified_name}{arguments}' has {len(given)} template arguments, "
+            f"{kernel.signature} takes {len(kernel.template_parameters)}: write '{kernel.qualified_name}<{example}>'."
+        )
+    parameters = _of_instance(source, kernel, f"{kernel.qualified_name}<{', '.join(given)}>")
+    cast = types_listed(parameters) if kernel.overloaded else ""
+    expression = f"{kernel.qualified_name}<{', '.join(given)}>{cast}"
+    return replace(kernel, parameters=parameters, expression=expression)
+
+
+def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
+    """Return the parameters of a template's instance; as the template says them, where the parser cannot make it."""
+    if source.task is None:
+        return kernel.parameters
+    place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
+    at = place.start() if place and kernel.overloaded else None
+    found = clang_parse.asked(source.task, Question(name, at=at)).parameters
+    if found is None:
+        return kernel.parameters
+    return tuple(
+        replace(one, name=name, restrict=restrict)
+        for one, (name, restrict) in zip(found, _formals(kernel, len(found)), strict=False)
+    )
+
+
+def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
+    """Yield the names of an instance's parameters, and whether each is restrict; a pack's `x` of two is x0 and x1."""
+    packed = count - len(kernel.parameters) + 1
+    for formal in kernel.parameters:
+        if not formal.type.endswith("..."):
+            yield formal.name, formal.restrict
+            continue
+        for at in range(packed):
+            yield formal.name and f"{formal.name}{at}", formal.restrict
