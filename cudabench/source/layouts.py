@@ -74,14 +74,3 @@ def _named(layout: Layout, name: str) -> Layout:
 
     assert layout.pointee is not None
     return replace(layout, pointee=replace(layout.pointee, name=name))
-
-
-def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
-    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
-    if layout.dtype or layout.pointee:
-        return frozenset([layout.dtype or "pointer"]), layout.size
-    if layout.element:
-        kinds, nbytes = numbers_in(layout.element)
-        return kinds, nbytes * layout.count
-    parts = [numbers_in(member) for _, _, member in layout.members]
-    return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)
