@@ -127,9 +127,7 @@ class Walk:
         found = self.found
         file = SourceFile(
             task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
-            found.references,
-            {**self.macros, **found.numbers},
- task,
+            tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
         )  # fmt: skip
         plain = self.plain[self.path]
         heads = frozenset(
