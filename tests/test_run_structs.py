@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudabench.source.files import parse_text
 from cudabench.source.named_types import layout_of
 from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran

@@ -256,7 +256,7 @@ class Walk:
         if canonical.kind != TypeKind.RECORD or canonical.get_size() >= 0 or file_of(declared) not in self.texts:
             return
         if "<" in canonical.spelling and "(" not in canonical.spelling:
-            self.found.incomplete.setdefault(bare(meant))
+            self.found.incomplete.setdefault(bare(canonical))
 
     def _uniform(self) -> dict[str, str]:
         """Return for each struct whose members are all of one type that type and how many they are."""

@@ -51,6 +51,9 @@ class NoLine(UsageError):
     """A kernel for which no command line can be suggested: one sentence that says what the user has to write."""
 
 
+NO_FILE = SourceFile("", "", "", ())  # that declares nothing
+
+
 def offered(lead: str, example: object) -> str:
     """Return how a message goes on: with a line that would be right, or why none can be suggested."""
     try:
@@ -80,7 +83,7 @@ def read(
     aliases: Mapping[str, str],
     known: Mapping[str, Any],
     example: object,
-    file: SourceFile,
+    file: SourceFile = NO_FILE,
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 

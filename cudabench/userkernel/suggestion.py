@@ -304,7 +304,7 @@ def _launch_of(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> 
         how = [spell(part) for part in split(words_of(config), ",")]
         grid, block = (_sides(one, file, aliases) for one in [*how, "", ""][:2])
         shared = str(_number(how[2], file, aliases) or "") if len(how) > 2 else ""
-        given = tuple(spell(part) for part in split(words_of(template or ""), ",") if part)
+        given = tuple(in_numbers(spell(part), file, {}) for part in split(words_of(template or ""), ",") if part)
         numbers = tuple(_number(spell(part), file, aliases) for part in split(words_of(passed), ","))
         found.append(_Launch(given, grid, block, shared, numbers))
     return next((one for one in found if one.block), found[0] if found else _Launch())
