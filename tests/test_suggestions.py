@@ -338,7 +338,8 @@ def test_names_that_a_kernel_comes_to() -> None:
 def test_constants_of_one_declaration() -> None:
     """Each is found with its type and extents, and whether it starts as something."""
     text = (
-        "enum { N = 5 };\nstatic __constant__ const float a, b[3][N] , c = 2;\n__constant__ __align__(16) float4 t[2];\n"
+        "enum { N = 5 };\nstatic __constant__ const float a, b[3][N] , c = 2;\n"
+        "__constant__ __align__(16) float4 t[2];\n"
         "namespace n { __constant__ struct P p; }\n__constant__ int table[] = {1, 2};\n"
     )
     file = parse_text(text, "k.cu")

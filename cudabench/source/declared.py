@@ -32,10 +32,12 @@ _INTEGER = 1  # of the kinds of values
 QUERY = "cudabench_query_"
 _FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
 _METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
+_MEMBERS = (*_METHODS, CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.FIELD_DECL)
 _RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL)
 _TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
+_OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 _USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")
 
 # CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
@@ -97,7 +99,7 @@ class Walk:
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in faults:
             # A type that is known by its name alone is one still.
-            if fault.file in self.texts and not fault.said.startswith("variable has incomplete type"):
+            if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
             text.faults.sort()
@@ -174,9 +176,14 @@ class Walk:
         self._scope(cursor, replace(scope, extern_c=scope.extern_c or match is not None, start=start))
 
     def _faulty(self, cursor: Cursor) -> bool:
+        """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
+        members start as."""
         place = span(cursor)
-        within = place.file in self.texts and self.texts[place.file].faulty(place.start, place.end)
-        return within or bool(conf.lib.clang_isInvalidDeclaration(cursor))
+        faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
+        if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
+            within = [span(child) for child in cursor.get_children() if child.kind in _MEMBERS]
+            faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
+        return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
         """Return a piece of a text without comments and strings."""
@@ -243,20 +250,22 @@ class Walk:
 
     def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
         layout = layout_of(kind, self._faulty)
-        self._note_incomplete(kind)
+        self._note_instance(kind)
         if layout:
             for one in (name, qualified((*scope.names, name))):
                 self.found.layouts.setdefault(one, replace(layout, ctype=name))
 
-    def _note_incomplete(self, kind: Type) -> None:
-        """Note an instance of a class template that nothing has made complete."""
-        meant = kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind
-        canonical = meant.get_canonical()
+    def _note_instance(self, kind: Type) -> None:
+        """Lay out an instance of a class template, or note that nothing has made it complete."""
+        canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
+        name = bare(canonical)
         declared = canonical.get_declaration()
-        if canonical.kind != TypeKind.RECORD or canonical.get_size() >= 0 or file_of(declared) not in self.texts:
+        if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
             return
-        if "<" in canonical.spelling and "(" not in canonical.spelling:
-            self.found.incomplete.setdefault(bare(canonical))
+        if canonical.get_size() < 0:
+            self.found.incomplete.setdefault(name)
+        elif layout := layout_of(canonical, self._faulty):
+            self.found.layouts.setdefault(name, layout)
 
     def _uniform(self) -> dict[str, str]:
         """Return for each struct whose members are all of one type that type and how many they are."""
@@ -305,7 +314,7 @@ class Walk:
         parameters = tuple(parameter_of(one, text, hidden) for one in formal)
         if cursor.kind == CursorKind.FUNCTION_DECL:
             for one in formal:
-                self._note_incomplete(one.type)
+                self._note_instance(one.type)
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
         whole = qualified((*scope.names, name))
@@ -384,7 +393,9 @@ class Walk:
             extents.append(kind.element_count if kind.kind == TypeKind.CONSTANTARRAY else 0)
             kind = kind.element_type
         layout = None if faulty else layout_of(kind, self._faulty)
-        starts = any(child.kind.is_expression() for child in list(cursor.get_children())[-1:]) and _initialised(cursor)
+        place = span(cursor)
+        behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
+        starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
         self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
 
     # Answers ---------------------------------------------------------------------------------------------------------
@@ -435,12 +446,6 @@ def _whole(cursor: Cursor) -> int | None:
     if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
         return None
     return int(library.clang_EvalResult_getAsLongLong(result))
-
-
-def _initialised(cursor: Cursor) -> bool:
-    function = conf.lib.clang_Cursor_getVarDeclInitializer
-    function.argtypes, function.restype = [Cursor], Cursor
-    return bool(function(cursor).kind != CursorKind.INVALID_FILE)
 
 
 def _with_brackets(text: str, start: int) -> int:
