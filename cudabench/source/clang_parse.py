@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,13 @@ def _key(task: Task) -> str | None:
         if not included.complete:
             return None
         headers = included.texts
-    parts = (version("libclang"), *map(cache.mark_of, (HEADERS.parent, HEADERS)), task, sorted(headers.items()))
+    parser = find_spec("clang")
+    folders = [
+        HEADERS.parent,
+        HEADERS,
+        *(Path(folder) for folder in (parser and parser.submodule_search_locations) or ()),
+    ]
+    parts = (*map(cache.mark_of, folders), task, sorted(headers.items()))
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
 
 
