@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudabench import confined
-from cudabench.errors import CompilerError, CudabenchError
+from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
 from cudabench.source import stored
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
 from cudabench.toolchain import cache, includes, limits, outside
@@ -98,10 +98,23 @@ class _Refused(CudabenchError):
 
 
 def _load() -> None:
-    """Load the library here, so that no process that is forked has to."""
-    from clang.cindex import conf
-
-    _ = conf.lib
+    """Load the library here, so that no process that is forked has to. Raises DeviceUnusable where that cannot be."""
+    try:
+        from clang.cindex import LibclangError, conf
+    except ImportError:
+        raise DeviceUnusable("No C++ parser is installed: install it with `pip install libclang`.") from None
+    try:
+        _ = conf.lib
+    except LibclangError as error:
+        if any(sign in str(error) for sign in NO_MEMORY):
+            raise NotEnoughMemory(
+                "The C++ parser cannot be loaded, because this process may take too little memory: raise the limit that "
+                "'ulimit -v' shows."
+            ) from None
+        why = " ".join(str(error).split())
+        raise DeviceUnusable(
+            f"The C++ parser cannot be loaded ({why}): install it with `pip install libclang`."
+        ) from None
 
 
 def _read(task: Task) -> Reading:
