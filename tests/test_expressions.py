@@ -134,8 +134,8 @@ def test_keywords_are_names(name: str) -> None:
 def test_parameters_may_be_called_as_functions() -> None:
     """A parameter called np or min does not hide the function of that name."""
     values = {"np": X, "min": 3}
-    got = parse("np.sum(np) + min(min, 1)", "--expect", values, arrays=True).evaluate(values)
-    assert got == X.sum() + 1
+    parsed = parse("np.sum(np) + min(min, 1)", "--expect", values, arrays=True)
+    assert parsed.evaluate(values) == parsed.compiled(values)() == X.sum() + 1
 
 
 # Deaf to everything else ---------------------------------------------------------------------------------------------
