@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.brackets import closing
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface
 from cudabench.toolchain import source
@@ -530,15 +531,11 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
     head = re.match(r"\s*(\w+)\s*\[", text)
     if not head:
         return None
-    depth = 1
-    for at in range(head.end(), len(text)):
-        depth += (text[at] == "[") - (text[at] == "]")
-        if depth == 0:
-            rest = text[at + 1 :].strip()
-            if rest and not rest.startswith(":"):
-                return None
-            return head[1], text[head.end() : at], rest[1:].strip()
-    return None
+    end = closing(text, head.end() - 1)
+    rest = "" if end is None else text[end + 1 :].strip()
+    if end is None or (rest and not rest.startswith(":")):
+        return None
+    return head[1], text[head.end() : end], rest[1:].strip()
 
 
 def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:

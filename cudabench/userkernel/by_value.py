@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import places, source
 from cudabench.toolchain.source import Parameter
-from cudabench.userkernel.inits import split
 from cudabench.userkernel.pointers import like
 
 MAX_DEPTH = 8
@@ -416,4 +416,4 @@ def _parts(text: str, where: str, layout: Layout, path: str) -> list[str]:
     """Return what stands between the outer brackets, split at its commas."""
     if not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
         raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
-    return split(text.strip()[1:-1])
+    return listed(text.strip()[1:-1])

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cudabench.brackets import split
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, alternatives, combinations, values_of, zipped
+from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combinations, values_of, zipped
 from cudabench.plan.space import count as count_of
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
@@ -79,7 +80,7 @@ class Space:
 
         block = self.request.block
         if by_kind["block"]:
-            parts = alternatives(block) if block else [""] * len(by_kind["block"])
+            parts = split(block) if block else [""] * len(by_kind["block"])
             block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
         fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
         taken = {*self.request.defines, *values, *(text.partition("=")[0].strip() for text in self.request.arguments)}
@@ -240,7 +241,7 @@ def _argument(text: str) -> Axis | None:
         kind, _, numbers = value.rpartition(":")
         values = values_of(numbers, f"--arg {name}=")
         return Axis(name, tuple(f"{kind}:{one}" if kind else one for one in values), "argument", True)
-    parts = [part.strip() for part in alternatives(value)]
+    parts = split(value)
     if len(parts) < 2:
         return None
     values_of(value, f"--arg {name}=")
@@ -267,7 +268,7 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     from cudabench.plan.blocks import axis, blocks
 
     if request.block is not None:
-        parts = alternatives(request.block)
+        parts = split(request.block)
         found = [
             Axis(own, tuple(map(str, axis(part.strip()))), "block")
             for own, part in zip(BLOCK_NAMES, parts, strict=False)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Launch
@@ -31,7 +32,6 @@ from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 MOST_LAUNCHES = 10_000
 EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
-_OPEN, _CLOSE = "([{", ")]}"
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,7 @@ def _passed(
 def _members(text: str, whole: str) -> list[Call | Group]:
     """Return the launches and groups of a text, which semicolons part."""
     found: list[Call | Group] = []
-    for part in _split(text, ";"):
-        part = part.strip()
+    for part in brackets.split(text, ";"):
         if not part:
             continue
         if part.startswith("{"):
@@ -235,11 +234,11 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
     rest = rest.strip()
     if not (opened and closed and name.strip() and rest.startswith("(")):
         raise UsageError(f"--step '{whole}' is no launch: write {EXAMPLE}.")
-    how = [_bare(part) for part in _split(inside, ",")]
+    how = [_bare(part) for part in brackets.split(inside)]
     if not 2 <= len(how) <= 4:
         raise UsageError(f"--step '{whole}': <<<{inside}>>> takes a grid and a block: write {EXAMPLE}.")
     end = _closing(rest, 0, whole)
-    passed = tuple(one.strip() for one in _split(rest[1:end], ",")) if rest[1:end].strip() else ()
+    passed = tuple(brackets.split(rest[1:end])) if rest[1:end].strip() else ()
     return Call(name.strip(), how[0], how[1], how[2] if len(how) > 2 else "", passed), rest[end + 1 :]
 
 
@@ -267,20 +266,7 @@ def _bare(text: str) -> str:
 
 def _closing(text: str, start: int, whole: str) -> int:
     """Return where the bracket that opens at a place is closed."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += (text[at] in _OPEN) - (text[at] in _CLOSE)
-        if depth == 0:
-            return at
-    raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators outside of all brackets."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        depth += (character in _OPEN) - (character in _CLOSE)
-        if character == separator and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
+    end = brackets.closing(text, start)
+    if end is None:
+        raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")
+    return end

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import TensorMap
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.inits import split
 from cudabench.userkernel.values import Array
 
 TYPE = "CUtensorMap"
@@ -70,7 +70,7 @@ def read_tensor_map(
     """
     where = f"--arg {name}={text}"
     match = re.fullmatch(r"tensormap\s*\((.*)\)", text, re.S)
-    first, *rest = split(match[1]) if match else [""]
+    first, *rest = listed(match[1]) if match else [""]
     if not match or not rest:
         raise UsageError(f"{where} is no tensor map: write --arg '{name}={EXAMPLE}'.")
     given: dict[str, str] = {}

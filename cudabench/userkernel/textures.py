@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface, Texture
 from cudabench.toolchain import source
 from cudabench.toolchain.source import Parameter
 from cudabench.userkernel.by_value import Layout, layout_of
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.inits import split
 from cudabench.userkernel.values import Array
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
@@ -150,7 +150,7 @@ def array_within(text: str) -> tuple[str, str, str]:
     match = _OBJECT.match(text)
     if match is None:
         return "", text, ""
-    first = next(iter(split(text[match.end() :].removesuffix(")"))), "")
+    first = next(iter(listed(text[match.end() :].removesuffix(")"))), "")
     start = text.index(first, match.end())
     return text[:start], first, text[start + len(first) :]
 
@@ -170,7 +170,7 @@ def read_object(
     match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
         raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}({array_like}, {sample})'.")
-    first, *rest = split(match[1]) or [""]
+    first, *rest = listed(match[1]) or [""]
     chosen = {key: values[0] for key, values in options.items()}
     given = set()
     for part in rest:
