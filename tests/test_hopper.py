@@ -205,14 +205,17 @@ def test_maps_on_the_command_line(run: Runner) -> None:
     ("source", "message"),
     [
         ("float32[37,52]:random", "is a tensor map: write tensormap("),
-        ("tensormap(float32[37,52]:random)", "is no tensor map: write --arg"),
+        ("tensormap(float32[37,52]:random)", "has no box, the tile that one copy moves: add box=64x64"),
+        ("tensormap(float32[37,52]", "is not a tensor map: write --arg"),
+        ("tensormap()", "has no box"),
+        ("tensormap(float32[37,52]:random, box=8x32, box=8x16)", "box is given twice: keep one"),
         ("tensormap(float32[37,52]:random, swizzle=128)", "has no box, the tile that one copy moves: add box=64x64"),
         ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled"),
         ("tensormap(float32[37,51]:random, box=8x32)", "strides of 204 bytes: they are multiples of 16"),
-        ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is no option of a tensor map"),
+        ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is not an option of a tensor map"),
         ("tensormap(float32[37,52]:random, box=8x300)", "a box of 300 x 8: a side is 1 to 256"),
         ("tensormap(float32[37,52]:random, box=8x32, sizes=[40,52])", "sizes and strides reach 8320 bytes"),
-        ("tensormap(complex64[37,52]:random, box=8x32)", "no tensor map has complex64"),
+        ("tensormap(complex64[37,52]:random, box=8x32)", "a tensor map cannot hold complex64"),
     ],
 )  # fmt: skip
 def test_what_no_map_is(run: Runner, source: str, message: str) -> None:

@@ -11,18 +11,16 @@ import numpy as np
 
 from cudabench.brackets import closing
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import Surface
 from cudabench.toolchain import source
-from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import expressions, inits, surface_calls, tensor_maps, texture_calls, textures
+from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
-from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
-from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
-from cudabench.userkernel.textures import Object, ObjectOf, SurfaceArray, TextureArray, is_object, read_object
+from cudabench.userkernel.rows import of_pointers, row_of, rows_of
+from cudabench.userkernel.tensor_maps import is_tensor_map, read_tensor_map
+from cudabench.userkernel.textures import Object, is_object, read_object
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -43,7 +41,6 @@ _POINTERS = (
 )
 
 
-STEPS = "the steps"  # in place of the name of one kernel
 GAP = "..."  # in a line, for what only the user knows
 
 
@@ -457,7 +454,7 @@ def _object(
 ) -> Object:
     """Return a texture or a surface, of an array of its own or of one of the others; `file`: the source."""
     kind = text[:7]
-    if kernel.expression == STEPS and parameter.type == "double":  # for one that no step is passed
+    if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
         parameter = replace(parameter, type=textures.KINDS[kind][0])
     wrong = textures.misfit(kind, parameter, aliases)
     if wrong:
@@ -466,26 +463,10 @@ def _object(
     inner = replace(parameter, const=kind == "texture")
     array_of = _array_inside(name, inner, kernel, aliases, scalars, needs)
     found = read_object(
-        name, text, array_of, others, fetches=texture_calls.wants_linear(parameter.name, kernel.text, file)
+        name, text, array_of, others, fetches=object_uses.wants_linear(parameter.name, kernel.text, file)
     )
-    check_calls(found, parameter, kernel, aliases, f"--arg {name}={text}")
+    object_uses.check_uses(found.argument, parameter, kernel, aliases, f"--arg {name}={text}")
     return found
-
-
-def check_calls(
-    argument: Object, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
-) -> None:
-    """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
-    text of a kernel, not in that of several."""
-    if kernel.expression == STEPS:
-        return
-    made, types = argument.argument, {**aliases, **template_arguments(kernel)}
-    if isinstance(made, Surface):
-        wrong = surface_calls.misuse(made, parameter.name, kernel.text, types)
-    else:
-        wrong = texture_calls.misuse(made, parameter.name, kernel.text, types)
-    if wrong:
-        raise UsageError(f"{where}: {wrong}.")
 
 
 def _array_inside(
@@ -566,64 +547,3 @@ def check_type(dtype: str, where: str) -> None:
         meant = source.numpy_dtype(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
         raise UsageError(f"{where}: '{dtype}' is no type; there are {', '.join(TYPES)}.{hint}")
-
-
-# Several kernels -----------------------------------------------------------------------------------------------------
-
-
-def shared(
-    arguments: Sequence[Argument], first: KernelSource, kernels: Sequence[KernelSource], aliases: Mapping[str, str]
-) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
-    """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
-
-    `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
-    any other by position. An array is const where all kernels call it so. Raises UsageError for a
-    kernel that the arguments do not fit.
-    """
-    by_name = {argument.name: argument for argument in arguments}
-    orders = []
-    for kernel in kernels:
-        if kernel is first:
-            orders.append(tuple(by_name))
-            continue
-        names = [parameter.name for parameter in kernel.parameters]
-        order = tuple(names) if set(names) == set(by_name) else tuple(by_name)
-        if len(names) != len(order):
-            raise UsageError(
-                f"{kernel.signature} takes {len(names)} arguments and {first.signature} {len(order)}: kernels that are "
-                "compared share one set of arguments; run it by itself."
-            )
-        for name, parameter in zip(order, kernel.parameters, strict=True):
-            argument = by_name[name]
-            where = f"{kernel.signature} cannot take {name} of {first.signature}"
-            if isinstance(argument, (MappedArray, MapOf)):
-                if parameter.pointer != argument.argument.pointer or parameter.type != tensor_maps.TYPE:
-                    raise UsageError(f"{where}: it wants no tensor map; run it by itself.")
-                continue
-            if isinstance(argument, (TextureArray, SurfaceArray, ObjectOf)):
-                wrong = textures.misfit(textures.kind_of(argument), parameter, aliases)
-                if wrong:
-                    raise UsageError(f"{where}: '{parameter}' is {wrong.partition(':')[0]}; run it by itself.")
-                check_calls(argument, parameter, kernel, aliases, where)
-                continue
-            if parameter.type in textures.OBJECTS:
-                object_ = textures.OBJECTS[parameter.type].partition(":")[0]
-                raise UsageError(f"{where}: '{parameter}' is {object_}; run it by itself.")
-            if parameter.pointer == isinstance(argument, (Scalar, Record)):
-                raise UsageError(
-                    f"{where}: it wants {'an array' if parameter.pointer else 'a number'}; run it by itself."
-                )
-            if isinstance(argument, RowsArray) != of_pointers(parameter):
-                raise UsageError(f"{where}: one takes an array, the other pointers to its rows; run it by itself.")
-            if isinstance(argument, RowsArray):
-                parameter = replace(row_of(parameter), const=False)
-            if isinstance(argument, Array):
-                check_fit(argument, parameter, kernel, aliases, where)
-                if argument.const and not parameter.const:
-                    by_name[name] = replace(argument, const=False)
-            elif isinstance(argument, Scalar):
-                wanted = source.numpy_dtype(parameter.type, aliases)
-                if wanted not in (None, argument.dtype):
-                    raise UsageError(f"{where}: it wants {wanted}, not {argument.dtype}; run it by itself.")
-        orders.append(order)
-    return tuple(by_name.values()), orders

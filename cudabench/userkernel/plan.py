@@ -20,7 +20,7 @@ from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import words_of
-from cudabench.userkernel import arguments, constants, references, steps, values
+from cudabench.userkernel import arguments, constants, passed, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
@@ -76,7 +76,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     first = next((kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names)), kernels[0])
     example = Example(request, file, first, aliases, command)
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
-    read, orders = arguments.shared(read, first, kernels, aliases)
+    read, orders = passed.for_each_kernel(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
     numbers = {**values.CONSTANTS, **_known(request), **size, **members}
@@ -93,7 +93,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
         grid, block, shared, cluster = _launch(own, kernel, {**numbers, **_known(own)}, example)
-        passed = tuple(by_name[one].argument for one in order)
+        given = tuple(by_name[one].argument for one in order)
         cases.append(
             Case(
                 operation="run",
@@ -104,7 +104,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
                 problem=problem,
                 block=block,
                 grid=grid,
-                launches=(Launch(kernel.expression, grid, block, passed, shared, cluster=cluster),),
+                launches=(Launch(kernel.expression, grid, block, given, shared, cluster=cluster),),
                 defines=dict(own.defines),
                 expects="",
                 named=outright,

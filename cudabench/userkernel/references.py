@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cudabench.errors import CudabenchError
 from cudabench.toolchain import places, reached
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.userkernel.surface_calls import calls, example
+from cudabench.userkernel.object_uses import example, uses
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 _NAMED_REFERENCE = re.compile(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;")
@@ -57,7 +57,7 @@ def _check_no_surface(file: SourceFile, kernel: KernelSource, aliases: Mapping[s
     if not used:
         return
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    types = {one.name: one.ctype or one.likely for one in reversed(calls(file.text))}
+    types = {one.name: one.ctype or one.likely for one in reversed(uses(file.text, "surface"))}
     given = " ".join(f"--arg '{name}={example('surface', types.get(name, 'float'), aliases)}'" for name in used)
     one = len(used) == 1
     raise CudabenchError(

@@ -20,15 +20,15 @@ import numpy as np
 from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.launchable import MAX_SHARED
-from cudabench.model import Launch
+from cudabench.model import Launch, Surface
 from cudabench.plan.limits import check_block, check_grid
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import arguments, expressions, textures
-from cudabench.userkernel.pointers import check_fit
+from cudabench.userkernel.object_uses import STEPS
+from cudabench.userkernel.passed import check_takes
 from cudabench.userkernel.problem import dimensions, number
-from cudabench.userkernel.textures import ObjectOf, SurfaceArray, TextureArray
-from cudabench.userkernel.values import Argument, Array, Null, Scalar
+from cudabench.userkernel.values import Argument, Array, BufferView, Null, Scalar
 
 MOST_LAUNCHES = 10_000
 EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
@@ -105,7 +105,7 @@ def union(
         found[name] = replace(found[name], const=False)
     parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
     whole = replace(
-        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=arguments.STEPS,
+        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=STEPS,
         text="\n".join(one.text for one in kernels.values()),
     )  # fmt: skip
     return whole, kernels
@@ -146,7 +146,7 @@ def launches(
             raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
         for pair in one.swaps:
             for name in pair:
-                if not isinstance(by_name.get(name), (Array, ObjectOf)):
+                if not isinstance(by_name.get(name), (Array, BufferView)):
                     raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is no array of --arg.")
         for _ in range(count):
             for member in one.members:
@@ -176,25 +176,14 @@ def _passed(
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
     found = by_name.get(text)
-    if isinstance(found, (SurfaceArray, TextureArray, ObjectOf)):
-        kind = textures.kind_of(found)
-        wrong = textures.misfit(kind, parameter, aliases)
-        if wrong and kind == "surface" and parameter.type == textures.TYPE:
-            repair = f"add --arg 't=texture({text})' and pass t"
-            raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
-        if wrong:
-            raise UsageError(f"{where} is a {kind}; '{parameter}' of {kernel.signature} is {wrong}.")
-        arguments.check_calls(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
-        return found.argument
-    if parameter.type in textures.OBJECTS and not parameter.pointer:
-        raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}.")
-    if isinstance(found, Array):
-        if not parameter.pointer:
-            raise UsageError(f"{where} is an array; {kernel.signature} takes a number there.")
-        check_fit(found, parameter, kernel, aliases, where)
-        return found.argument
-    if parameter.pointer and not isinstance(found, Null):
-        raise UsageError(f"{where} is no array; {kernel.signature} takes a pointer there.")
+    if found is not None and isinstance(found.argument, Surface) and parameter.type == textures.TYPE:
+        repair = f"add --arg 't=texture({text})' and pass t"
+        raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
+    if found is not None:
+        check_takes(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
+    elif parameter.pointer or parameter.type in textures.OBJECTS:
+        needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
+        raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
     wanted = source.numpy_dtype(parameter.type, aliases)
     if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
         return found.argument
