@@ -234,6 +234,15 @@ def test_what_has_no_value(name: str) -> None:
         of(TEXT)[name]
 
 
+def test_macros_of_macros_are_bounded() -> None:
+    """Macros that add each other up cost one evaluation each, and those that square each other fill no memory."""
+    doubled = "#define A0 1\n" + "".join(f"#define A{at + 1} A{at}+A{at}\n" for at in range(50))
+    assert of(doubled)["A50"] == 1 << 50
+    squared = "#define A0 9\n" + "".join(f"#define A{at + 1} A{at}*A{at}\n" for at in range(50))
+    with pytest.raises(NotANumber, match="over 128 bits"):
+        of(squared)["A50"]
+
+
 EXPRESSION = st.recursive(
     st.integers(0, 99).map(str),
     lambda inner: st.one_of(

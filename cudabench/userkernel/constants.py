@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
+from cudabench.plan import constants as macros
+from cudabench.plan.constants import Constants, NotANumber
 from cudabench.toolchain import reached, source
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import Scan, opens_scope, spell, split
@@ -19,6 +21,7 @@ from cudabench.userkernel.values import Array, load, numbers_of
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
 
+_CONSTANT = re.compile(r"\b(?:const|constexpr)\b[^;=(){}]*\b(\w+)\s*[={]\s*([\w\s()+*/-]+?)\s*[;,}]")
 _SPECIFIERS = frozenset(
     ["__constant__", "static", "const", "volatile", "extern", "struct", "__device__", "constexpr", "inline"]
 )
@@ -120,7 +123,9 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
     """Return a value that --const would take for a variable: random contents for an array."""
     ctype, extents, _ = declared(file)[name]
     dtype, vector = source.numpy_dtype(ctype, aliases), source.vector_type(ctype, aliases)
-    shape = ",".join(in_numbers(part, file.text, aliases) for part in re.split(r"[\[\]]+", extents) if part)
+    parts = [part for part in re.split(r"[\[\]]+", extents) if part]
+    numbers = [whole_number(part, file.text, aliases) for part in parts]
+    shape = ",".join(part if number is None else str(number) for part, number in zip(parts, numbers, strict=True))
     if dtype and not extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
     if dtype:
@@ -132,18 +137,20 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
     return f"uint8[{f'{shape},' if shape else ''}{layout.size if layout else 'BYTES'}]:zeros"
 
 
-def in_numbers(text: str, file: str, aliases: Mapping[str, str]) -> str:
-    """Return an extent of a declaration with the file's own constants in numbers, as far as they are plain."""
-    for _ in range(8):
-        for name in set(re.findall(r"[^\W\d]\w*", text)):
-            macro = rf"#[ \t]*define[ \t]+{name}[ \t]+([\w \t()+*/-]+?)[ \t]*(?://|/\*|$)"
-            known = re.search(
-                rf"{macro}|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]", file, re.M
-            )
-            number = (known[1] or known[2]) if known else aliases.get(name, "")
-            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
-                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
-    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
+def whole_number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
+    """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
+
+    def size(match: re.Match[str]) -> str:
+        dtype = source.numpy_dtype(match[1], aliases)
+        return str(np.dtype(dtype).itemsize) if dtype else match[0]
+
+    words = re.sub(r"\bsizeof\s*\(\s*([\w ]+?)\s*\)", size, words)
+    given = {name: meaning for name, meaning in aliases.items() if meaning[:1].isdigit()}  # of -D
+    values = {**dict(_CONSTANT.findall(text)), **given}
+    try:
+        return Constants(macros.read(text), values, 0).evaluate(words)
+    except NotANumber:
+        return None
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:

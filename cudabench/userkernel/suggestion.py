@@ -21,16 +21,15 @@ from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.signatures import TemplateParameter, types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel import expressions, pointers, rows
+from cudabench.userkernel import pointers, rows
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import layout_of, numbers_in
-from cudabench.userkernel.constants import in_numbers
+from cudabench.userkernel.constants import whole_number
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 from cudabench.userkernel.type_names import aliases_of
-from cudabench.userkernel.values import CONSTANTS
 
 # Of a problem, by its dimensions: no block divides a side.
 SIDES = {1: 10007, 2: 251, 3: 37}
@@ -308,14 +307,8 @@ def _launch_of(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> _
 
 def _number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
-    sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
-    words = re.sub(sizeof, lambda m: str(np.dtype(source.numpy_dtype(m[1], aliases) or "V").itemsize or m[0]), words)
-    words = in_numbers(words, text, aliases)
-    try:
-        value = expressions.parse(words.replace("/", "//"), "a launch", ()).evaluate(CONSTANTS)
-    except UsageError:
-        return None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    value = whole_number(words, text, aliases)
+    return value if value is not None and value >= 0 else None
 
 
 def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
