@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudabench.launchable import MAX_STATIC_SHARED
+from cudabench.symbols import readable
 
 HEAD = re.compile(
     r"^(?P<file>.+?)\((?P<line>\d+)\): (?:(?P<error>(?:catastrophic )?[Ee]rror)|warning|remark|note)(?: #[\w-]+)?: "
@@ -182,21 +183,6 @@ def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
         if place:
             found[number] = place
     return found
-
-
-def readable(text: str) -> str:
-    """Return a text in which mangled names (Itanium C++ ABI) are as the source has them: 'ns::f' for '_ZN2ns1fEPf'."""
-    return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
-
-
-def _demangled(symbol: str) -> str:
-    names, at = [], len("_Z")
-    while at < len(symbol) and symbol[at] in "ZNKL":
-        at += 1
-    while match := re.compile(r"\d+").match(symbol, at):
-        at = match.end() + int(match[0])
-        names.append(symbol[match.end() : at])
-    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
 
 
 def errors(
