@@ -461,7 +461,7 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
             (("--expect", "y=@pickled.npy"), 1, "only unpickling reads"),
             (("--bytes", "q"), 2, "--bytes 'q': there is no 'q' here"),
             (("--bytes", "-n"), 2, "at least 0 is needed"),
-            (("--shared", "10**6"), 2, "a block has 232448 at most"),
+            (("--shared", "10**6"), 2, "a block has 227 KiB (232448 bytes) at most"),
             (("--rtol", "-1"), 2, "--rtol -1 is no tolerance"),
             (("--rtol", "x"), 2, "'x' is not a valid float"),
             (("--save", "y"), 2, "--save 'y' is not NAME=VALUE"),

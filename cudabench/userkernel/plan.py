@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.launchable import MAX_SHARED
-from cudabench.model import Case, Dim, Launch, Problem, Source
-from cudabench.plan.limits import check_block, check_cluster, check_grid
+from cudabench.model import Case, Launch, Problem, Source
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
@@ -23,7 +21,7 @@ from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel import arguments, constants, passed, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
-from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
+from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggestion import Example, with_headers_nearby
 from cudabench.userkernel.type_names import aliases_of
@@ -62,111 +60,87 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     folders = _folders(request)
     file = source.preprocessed(written, request.defines, folders)
     aliases = aliases_of(file, request.defines, request.include)
-    if request.steps:
-        return _in_steps(request, written, file, folders, aliases, command)
-    picked = [
-        (source.resolved(kernel, aliases), name, outright, each)
-        for each in requests
-        for kernel, name, outright in selected(file, written, each, command)
-    ]
-    kernels = [kernel for kernel, *_ in picked]
-    for kernel in kernels:
-        references.check_no_reference(file, kernel, aliases)
+
+    def resolved(kernel: KernelSource) -> KernelSource:
+        found = source.resolved(kernel, aliases)
+        references.check_no_reference(file, found, aliases)
+        return found
+
     names = [text.partition("=")[0].strip() for text in request.arguments]
-    first = next((kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names)), kernels[0])
-    example = Example(request, file, first, aliases, command)
+    example: object
+    if request.steps:
+        _check_beside_steps(request)
+
+        def of_step(name: str) -> KernelSource:
+            ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+            return resolved(found)
+
+        group = steps.parse(request.steps)
+        example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
+        first, by_name = steps.union(group, names, of_step, example)
+        kernels = list(by_name.values())
+    else:
+        picked = [(*one, each) for each in requests for one in selected(file, written, each, command)]
+        kernels = [resolved(kernel) for kernel, *_ in picked]
+        by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names))
+        first = next(by_names, kernels[0])
+        example = Example(request, file, first, aliases, command)
+        if request.save and len(picked) > 1:
+            raise UsageError(
+                f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
+            )
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
-    read, orders = passed.for_each_kernel(read, first, kernels, aliases)
+    if not request.steps:
+        read, orders = passed.for_each_kernel(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
     numbers = {**values.CONSTANTS, **_known(request), **size, **members}
     fixed = constants.read(request.constants, file, aliases, numbers)
     user_problem = problem_of(request, file, read, numbers, fixed)
-    set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
-    if request.save and len(picked) > 1:
-        raise UsageError(
-            f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
-        )
     text = Source(request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std)
-    problem = Problem(size, main_dtype(user_problem), request.seed)
-    by_name = {one.name: one for one in read}
-    cases = []
-    for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
-        grid, block, shared, cluster = _launch(own, kernel, {**numbers, **_known(own)}, example)
-        given = tuple(by_name[one].argument for one in order)
-        cases.append(
-            Case(
-                operation="run",
-                kernel=name,
-                id=None,
-                function=kernel.expression,
-                source=text,
-                problem=problem,
-                block=block,
-                grid=grid,
-                launches=(Launch(kernel.expression, grid, block, given, shared, cluster=cluster),),
-                defines=dict(own.defines),
-                expects="",
-                named=outright,
-                constants=set_,
-                unset_constants=tuple(constants.options(file, kernel, fixed, aliases)),
-            )
+    set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
+
+    def case(name: str, launches: tuple[Launch, ...], own: UserRequest, named: bool, *used: KernelSource) -> Case:
+        unset = dict.fromkeys(name for kernel in used for name in constants.options(file, kernel, fixed, aliases))
+        return Case(
+            operation="run",
+            kernel=name,
+            id=None,
+            function=launches[0].function,
+            source=text,
+            problem=Problem(size, main_dtype(user_problem), request.seed),
+            block=launches[0].block,
+            grid=launches[0].grid,
+            launches=launches,
+            defines=dict(own.defines),
+            expects="",
+            named=named,
+            constants=set_,
+            unset_constants=tuple(unset),
         )
+
+    if request.steps:
+        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels)
+        launches = steps.launches(group, by_name, read, numbers, aliases)
+        cases = [case(name, launches, request, True, *kernels)]
+    else:
+        given = {one.name: one.argument for one in read}
+        cases = [
+            case(name, (_launch(own, kernel, {**numbers, **_known(own)}, example, [given[one] for one in order]),),
+                 own, outright, kernel)
+            for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True)
+        ]  # fmt: skip
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
 
 
-def _in_steps(
-    request: UserRequest,
-    written: SourceFile,
-    file: SourceFile,
-    folders: tuple[str, ...],
-    aliases: Mapping[str, str],
-    command: str,
-) -> Series:
-    """Return what a request with --step asks for: one case of several launches."""
-    own = ("grid", "block", "shared", "cluster")
-    for option, given in ((f"--{name}", getattr(request, name)) for name in own):
+def _check_beside_steps(request: UserRequest) -> None:
+    """Raise UsageError for options that steps say themselves."""
+    for option in ("grid", "block", "shared", "cluster"):
+        given = getattr(request, option)
         if given is not None:
-            raise UsageError(f"{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+            raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
     if len(request.kernels) > 1:
         raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
-
-    def kernel(name: str) -> KernelSource:
-        ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
-        references.check_no_reference(file, found, aliases)
-        return source.resolved(found, aliases)
-
-    group = steps.parse(request.steps)
-    names = [text.partition("=")[0].strip() for text in request.arguments]
-    example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
-    whole, kernels = steps.union(group, names, kernel, example)
-    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file.text)
-    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
-    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
-    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
-    fixed = constants.read(request.constants, file, aliases, numbers)
-    user_problem = problem_of(request, file, read, numbers, fixed)
-    launches = steps.launches(group, kernels, read, numbers, aliases)
-    unset = dict.fromkeys(name for one in kernels.values() for name in constants.options(file, one, fixed, aliases))
-    case = Case(
-        operation="run",
-        kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
-        id=None,
-        function=launches[0].function,
-        source=Source(
-            request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std
-        ),
-        problem=Problem(size, main_dtype(user_problem), request.seed),
-        block=launches[0].block,
-        grid=launches[0].grid,
-        launches=launches,
-        defines=dict(request.defines),
-        expects="",
-        named=True,
-        constants={name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()},
-        unset_constants=tuple(unset),
-    )
-    return Series(partial(operation_of, user_problem), (case,), user_problem.baseline)
 
 
 def problem(request: UserRequest) -> UserProblem:
@@ -177,23 +151,15 @@ def problem(request: UserRequest) -> UserProblem:
 
 
 def _launch(
-    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object
-) -> tuple[Dim, Dim, int, Dim | None]:
-    """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
+    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object, given: Sequence[Any]
+) -> Launch:
+    """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
         raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
-    block, grid = dimensions(request.block, "--block", numbers), dimensions(request.grid, "--grid", numbers)
-    check_block(block)
-    check_grid(grid)
-    shared = number(request.shared, "--shared", numbers)
-    if shared > MAX_SHARED:
-        raise UsageError(f"--shared {request.shared} gives {shared} bytes; a block has {MAX_SHARED} at most.")
-    if request.cluster is None:
-        return grid, block, shared, None
-    cluster = dimensions(request.cluster, "--cluster", numbers)
-    check_cluster(cluster, grid)
-    return grid, block, shared, cluster
+    shared, cluster = request.shared, request.cluster
+    launch = launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
+    return replace(launch, arguments=tuple(given))
 
 
 def _folders(request: UserRequest) -> tuple[str, ...]:

@@ -19,15 +19,13 @@ import numpy as np
 
 from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.launchable import MAX_SHARED
 from cudabench.model import Launch, Surface
-from cudabench.plan.limits import check_block, check_grid
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS
 from cudabench.userkernel.passed import check_takes
-from cudabench.userkernel.problem import dimensions, number
+from cudabench.userkernel.problem import launch_of, number
 from cudabench.userkernel.values import Argument, Array, BufferView, Null, Scalar
 
 MOST_LAUNCHES = 10_000
@@ -121,24 +119,19 @@ def launches(
     """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
     by_name = {one.name: one for one in given}
     done: list[Launch] = []
-    cached: dict[Call, tuple[Any, ...]] = {}
+    cached: dict[Call, Launch] = {}
 
     def launch(call: Call, places: Mapping[str, str]) -> Launch:
         kernel = kernels[call.kernel]
         if call not in cached:
-            grid, block = (dimensions(text, "--step", numbers) for text in (call.grid, call.block))
-            check_block(block)
-            check_grid(grid)
-            shared = number(call.shared, "--step", numbers) if call.shared else 0
-            if shared > MAX_SHARED:
-                raise UsageError(f"--step: {call.kernel} asks for {shared} bytes of shared memory, over {MAX_SHARED}.")
-            cached[call] = grid, block, shared
-        grid, block, shared = cached[call]
+            cached[call] = launch_of(
+                kernel.expression, call.grid, call.block, numbers, shared=call.shared or None, option="--step"
+            )
         passed = [
             _passed(places.get(text, text), parameter, kernel, by_name, numbers, aliases)
             for text, parameter in zip(call.passed, kernel.parameters, strict=True)
         ]
-        return Launch(kernel.expression, grid, block, tuple(passed), shared)
+        return replace(cached[call], arguments=tuple(passed))
 
     def follow(one: Group, places: dict[str, str]) -> None:
         count = number(one.count, "--step", numbers)
