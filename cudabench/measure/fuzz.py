@@ -2,7 +2,7 @@
 
 A case is a command line: the request with another seed, other sizes in place of the named numbers that shapes are made
 of, and other starts in place of `random`. What the user fixed (zeros, arange, a file, a range of its own) stays. Before
-a case runs, its expectation is asked whether it says what is right (see `userkernel.precision`): where it does not, the
+a case runs, its expectation is asked whether it says what is right (see `measure.precision`): where it does not, the
 case is undecided.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.measure import session
+from cudabench.measure import precision, session
 from cudabench.measure.run import Listener, Run
 from cudabench.model import Result, Settings
 from cudabench.plan.series import Series
-from cudabench.userkernel import arguments, expressions, plan, precision
+from cudabench.userkernel import arguments, expressions, plan
 from cudabench.userkernel.problem import UserProblem
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
