@@ -507,7 +507,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
         ("f(S s)", ["s={b: 1}"], "S has no member 'b', it has a"),
         ("f(S s)", ["s={}"], "lacks a; write --arg 's={a: 1}'"),
         ("f(S s)", ["s={a: 1.5}"], "is no whole number, 1.5"),
-        ("f(P s)", ["s={p: 1}"], "--arg s: p: 1 is no array; f(P s) takes a pointer: write 'p: "),
+        ("f(P s)", ["s={p: 1}"], "--arg s: p: 1 is not an array; f(P s) takes a pointer: write 'p: "),
         ("f(Unknown u)", ["u=1"], "write it down, as in --arg u=int32:1"),
         ("f(void (*g)(int))", ["g=1"], "takes a function"),
         ("f(cuComplex z)", ["z=1"], "gives 1 value, cuComplex takes 2"),

@@ -76,7 +76,7 @@ def test_two_kernels_on_one_surface(run: Runner) -> None:
 GIVEN = {
     "float32[4,4]:zeros": "is a surface object: write surface(float32[4,4]:zeros)",
     "5": "is a surface object: give an array as surface(",
-    "texture(float32[4,4]:zeros)": "is no texture object, but a surface object",
+    "texture(float32[4,4]:zeros)": "is not a texture object, but a surface object",
     "surface(float64[4,4]:zeros)": "a surface cannot hold float64; use one of float32, ",
     "surface(bfloat16[4,4]:zeros)": "a surface cannot hold bfloat16",
     "surface(float32[4,4,3]:zeros)": "is a surface of 3 dimensions, and the kernel uses it as a surface of 2",

@@ -110,7 +110,7 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ),
         ("texture(int32[32,64]:random)", "its value: write texture(float32[height,width]:random)"),
         ("float32[32,64]:random", "is a texture object: write texture(float32[32,64]:random)"),
-        ("surface(float32[32,64]:random)", "is no surface object, but a texture object: give an array as texture("),
+        ("surface(float32[32,64]:random)", "is not a surface object, but a texture object: give an array as texture("),
     ],
 )
 def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
