@@ -147,7 +147,7 @@ def test_shared_memory_follows_the_stages(stages: int | None, nbytes: int) -> No
         ("transpose -k tile-rows -D TILE=128", "64 KiB of shared memory, and a block has 48 KiB"),
         ("solve -k blocked -D WIDEST=16 -D PANEL=128", "256 or more"),
         ("blur -k strip --radius 7 --channels 4 -D BYTES=4", "reaches over all 32 lanes"),
-        ("matmul -D STAGE=4", "names no constant of matmul.cu.*Did you mean 'STAGES'"),
+        ("matmul -D STAGE=4", "is not a constant of matmul.cu.*Did you mean 'STAGES'"),
         ("matmul -D WTILE_M=64", "follows from the others and cannot be set"),
         ("blur -D RADIUS=3", "--radius sets RADIUS"),
         ("transpose -D BDIMX=8", "--block sets BDIMX"),

@@ -149,7 +149,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
         (("-D", "A=1,2", "--zip", "A"), "names one"),
         (("-D", "A=1,2", "-D", "C=1,2,3", "--zip", "A,C"), "different numbers of values"),
         (("-D", "A=1,2", "--zip", "A,Q"), "Q is not swept"),
-        (("-D", "A=1,2", "--where", "A>2"), "holds for none of the 2 combinations"),
+        (("-D", "A=1,2", "--where", "A>2"), "does not hold for any of the 2 combinations"),
         (("-D", "A=1,2", "--where", "Z>2"), "Z"),
         (
             (

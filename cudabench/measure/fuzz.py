@@ -126,11 +126,11 @@ class Fuzz:
 
     def _named(self) -> dict[str, int]:
         """Return the whole numbers that shapes are made of and that the command line gives as such."""
-        texts = {name.strip(): text for name, text in self.request.given().items()}
+        texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
         for one in self.problem.arrays:
-            parts = arguments.array_parts(array_within(texts.get(one.name, "").strip())[1])
+            parts = arguments.array_parts(array_within(texts.get(one.name, ""))[1])
             wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
         for _ in texts:  # a number that is made of others stands for them
             wanted |= {part for name in wanted & set(texts) for part in words[name]}

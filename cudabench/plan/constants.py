@@ -1,4 +1,4 @@
-"""The constants of a source file, read from its `#define`s, so that the host's rules say none of them again.
+"""The constants of a source file, read from its `#define`s, so that the host's rules need not repeat them.
 
 A constant that a user may set stands in the file as
 
@@ -97,7 +97,7 @@ class Constants:
             if name in inside[1:] or len(inside) > 64:
                 raise NotANumber(f"{name} is defined by itself")
             if name not in self.given and name not in self.macros:
-                raise NotANumber(f"{name} is no constant")
+                raise NotANumber(f"{name} is not a constant")
             macro = None if name in self.given else self.macros[name]
             if arguments is None:
                 return self._value(name, self._text(name), {}, inside)
@@ -169,7 +169,7 @@ class _Parser:
             yield match[1] or match[2] or match[3]
 
     def _wrong(self) -> NotANumber:
-        return NotANumber(f"'{self._text}' is no whole number")
+        return NotANumber(f"'{self._text}' is not a whole number")
 
     def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""

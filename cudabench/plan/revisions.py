@@ -99,7 +99,7 @@ class _Tree:
             commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()
         except _GitError:
             raise CudabenchError(
-                f"{spec}: '{revision}' is no revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
+                f"{spec}: '{revision}' is not a revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
             ) from None
         return cls(top, prefix, commit.strip())
 

@@ -68,7 +68,7 @@ class Plan:
 def values_of(text: str, option: str) -> tuple[str, ...]:
     """Return the values that a text lists: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers.
 
-    Raises UsageError for an empty value or one that is given twice, and for a range that is none.
+    Raises UsageError for an empty value or one that is given twice, and for what is not a range.
     """
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:

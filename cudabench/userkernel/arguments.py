@@ -452,7 +452,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     """Return a number as the type holds it; refuse what it cannot hold."""
     kind = np.dtype(dtype)
     if isinstance(value, tuple) or np.ndim(value):
-        raise UsageError(f"{where} is no single number: write one, as in {_number_like(dtype)}.")
+        raise UsageError(f"{where} is not a single number: write one, as in {_number_like(dtype)}.")
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, complex) and kind.kind != "c":
         raise UsageError(f"{where} is complex; '{parameter}' takes a real number.")
@@ -460,7 +460,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
         if isinstance(value, float):
             if not value.is_integer():
                 raise UsageError(
-                    f"{where} is no whole number, {value:g}; '{parameter}' takes one: use //, cdiv, floor or ceil."
+                    f"{where} is {value:g}; '{parameter}' takes a whole number: use //, cdiv, floor or ceil."
                 )
             value = int(value)
         low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
@@ -482,7 +482,7 @@ def _object_like(parameter: Parameter, value: str) -> str:
 
 
 def array_parts(text: str) -> tuple[str, str, str] | None:
-    """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for a text that is none."""
+    """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for any other text."""
     head = re.match(r"\s*(\w+)\s*\[", text)
     if not head:
         return None
@@ -494,7 +494,7 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
 
 
 def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape that a text gives. Raises UsageError for one that is none."""
+    """Return the shape that a text gives. Raises UsageError for any other text."""
     value = expressions.parse(text or "''", where, scalars).evaluate(scalars) if text.strip() else ()
     extents = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(extents) <= 8:
@@ -505,19 +505,19 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
 
 
 def whole(value: Any, what: str, least: int = 1) -> int:
-    """Return a number as a whole one; UsageError for one that is none or too small."""
+    """Return a number as a whole one; UsageError for a fraction and for one that is too small."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise UsageError(f"{what} gives {value}, no whole number: use // or cdiv(a,b) for /.")
+        raise UsageError(f"{what} is {value}; a whole number is needed: use // or cdiv(a,b) for /.")
     if value < least:
-        raise UsageError(f"{what} gives {value}; at least {least} is needed.")
+        raise UsageError(f"{what} is {value}; at least {least} is needed.")
     return int(value)
 
 
 def check_type(dtype: str, where: str) -> None:
-    """Raise UsageError for what is no type."""
+    """Raise UsageError for an unknown type."""
     if dtype not in TYPES:
         meant = source.numpy_dtype(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
-        raise UsageError(f"{where}: '{dtype}' is no type; there are {', '.join(TYPES)}.{hint}")
+        raise UsageError(f"{where}: unknown type '{dtype}'; use one of {', '.join(TYPES)}.{hint}")

@@ -67,7 +67,7 @@ def _variables(words: list[str], brace: bool) -> Iterator[tuple[str, tuple[str, 
 def read(
     texts: Sequence[str], file: SourceFile, aliases: Mapping[str, str], numbers: Mapping[str, Any]
 ) -> tuple[Array, ...]:
-    """Return the variables that --const sets, each as an array. Raises UsageError for what is none of the file's."""
+    """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
     known = declared(file)
     made: list[Array] = []
     for text in texts:
@@ -110,7 +110,7 @@ def _one(
         size = f"uint8[{layout.size}]" if layout else "uint8[BYTES]"
         like = f"{element or size}[{re.sub(r'[^0-9,]', '', extents.replace('][', ',')) or 'N'}]" if element else size
         raise UsageError(
-            f"{where}: {name} is '{ctype} {name}{''.join(extents.split())}' in {file.path}, no single number: write "
+            f"{where}: {name} is '{ctype} {name}{''.join(extents.split())}' in {file.path}, not a single number: write "
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     value = expressions.parse(text, where, numbers).evaluate(numbers)

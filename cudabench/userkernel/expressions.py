@@ -62,7 +62,7 @@ class Expression:
             apart = self.arrays and limited.costly(self.tree, values)
             result = limited.within(self.label, compute, limit) if apart else compute()
             if not _numeric(result):
-                raise self._failed("its value is no number and no array")
+                raise self._failed("its value is neither a number nor an array")
             return result
         except ExpressionError:
             raise
@@ -122,9 +122,9 @@ def parse(
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError as error:
         where = f" at '{plain[error.offset - 1 :][:20]}'" if error.offset and error.offset <= len(plain) else ""
-        raise ExpressionError(f"{label} is no expression{where}: {error.msg}.") from None
+        raise ExpressionError(f"{label} is not an expression{where}: {error.msg}.") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"{label} is no expression that can be read.") from None
+        raise ExpressionError(f"{label} cannot be read as an expression.") from None
     checker = _Checker(label, names, arrays)
     checker.check(tree, 0)
     return Expression(label, tree, frozenset(checker.names), arrays)
@@ -168,7 +168,7 @@ class _Checker:
         if not isinstance(node.value, (int, float, complex)) and node.value is not Ellipsis:
             if node.value is None and self.arrays:
                 return  # a new axis in an index
-            raise self.refuse(f"{node.value!r} is no number")
+            raise self.refuse(f"{node.value!r} is not a number")
         if isinstance(node.value, int):
             bounded(node.value, self.refuse)
 
@@ -215,7 +215,7 @@ class _Checker:
         else:
             called = node.func.id if isinstance(node.func, ast.Name) else "this"
             raise self.refuse(
-                f"'{called}' is no function here: there are {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
+                f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
             )
         for keyword in node.keywords:
             if keyword.arg not in NUMPY_KEYWORDS:

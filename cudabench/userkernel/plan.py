@@ -66,7 +66,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
         references.check_no_reference(file, found, aliases)
         return found
 
-    names = [text.partition("=")[0].strip() for text in request.arguments]
+    names = list(request.given())
     example: object
     if request.steps:
         _check_beside_steps(request)
@@ -165,7 +165,7 @@ def _launch(
 def _folders(request: UserRequest) -> tuple[str, ...]:
     for folder in request.include:
         if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
+            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
     return tuple(str(Path(folder).resolve()) for folder in request.include)
 
 

@@ -91,7 +91,7 @@ def problem_of(
     """
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
-            raise UsageError(f"{option} {bound:g} is no tolerance: give a number of at least 0, such as 1e-5.")
+            raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
     expectations = []
     for text in request.expect:
         left, value = sides(text)
@@ -155,7 +155,7 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
     if found is None:
         names = [array.name for array in problem.arrays]
         scalar = any(one.name == name for one in problem.arguments)
-        what = f"{name} is no array" if scalar else f"there is no array '{name}'"
+        what = f"{name} is not an array" if scalar else f"there is no array '{name}'"
         raise UsageError(f"{option}: {what}; the kernel has {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
     return found
 

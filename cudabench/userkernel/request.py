@@ -33,5 +33,10 @@ class UserRequest:
     steps: tuple[str, ...] = ()  # launches in order, in place of grid and block
 
     def given(self) -> dict[str, str]:
-        """Return what the arguments say, by what stands before their `=`."""
-        return dict(text.partition("=")[::2] for text in self.arguments)
+        """Return --arg values by name."""
+        return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
+
+
+def name_of(text: str) -> str:
+    """Return what a text of NAME=VALUE names."""
+    return text.partition("=")[0].strip()

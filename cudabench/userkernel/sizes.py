@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.plan.sizes import sizes
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import UserRequest, name_of
 
 WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 
@@ -23,9 +23,7 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     return [
         replace(
             request,
-            arguments=tuple(
-                f"{name}={kind}{size}" if one.partition("=")[0].strip() == name else one for one in request.arguments
-            ),
+            arguments=tuple(f"{name}={kind}{size}" if name_of(one) == name else one for one in request.arguments),
         )
         for size in values
     ]
@@ -36,16 +34,14 @@ def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
 
     Raises UsageError for a name that no --arg is called, and where there is none or a choice.
     """
-    given = {name.strip(): value for name, _, value in (one.partition("=") for one in request.arguments)}
+    given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()
     if not equals:
         whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
         if len(whole) != 1:
             several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
-            raise UsageError(
-                f"--sizes {text} does not say of what, and {several}: write --sizes {(whole or ['n'])[0]}={text}."
-            )
+            raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")
         (name,) = whole
     elif name not in given:
         raise UsageError(

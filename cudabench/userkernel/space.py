@@ -15,7 +15,7 @@ from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combina
 from cudabench.plan.space import count as count_of
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import UserRequest, name_of
 from cudabench.userkernel.sizes import sized
 
 BLOCK_NAMES = ("bx", "by", "bz")
@@ -61,7 +61,7 @@ class Space:
         if not self.where:
             return True
         request = self.at(values)
-        texts = {name.strip(): text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
+        texts = {name: text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
         known = {**plan.numeric(texts), **plan.numeric(request.defines), **request.numbers}
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 
@@ -75,7 +75,7 @@ class Space:
             return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
 
         def argument(text: str) -> str:
-            name = text.partition("=")[0].strip()
+            name = name_of(text)
             return f"{name}={values[name]}" if name in by_kind["argument"] else text
 
         block = self.request.block
@@ -83,7 +83,7 @@ class Space:
             parts = split(block) if block else [""] * len(by_kind["block"])
             block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
         fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
-        taken = {*self.request.defines, *values, *(text.partition("=")[0].strip() for text in self.request.arguments)}
+        taken = {*self.request.defines, *values, *self.request.given()}
         fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal() and name not in taken}
         varied = {name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])}
         numbers = plan.numeric({**fixed, **varied})
@@ -122,7 +122,7 @@ class Space:
                 return self.point(values)
             except UsageError as error:
                 refused = refused or error
-        raise refused or UsageError(f"--where '{self.where}' holds for none of the {self.count} combinations.")
+        raise refused or UsageError(f"--where '{self.where}' does not hold for any of the {self.count} combinations.")
 
     def command(self, values: Values) -> list[str]:
         """Return the words of the `run` that repeats a point."""
@@ -157,7 +157,7 @@ class Space:
         swept = {axis.name for axis in self.axes}
         kept = {name: getattr(self.request, name) for name in ("file", *EXPRESSIONS, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
-        kept["arguments"] = [one for one in self.request.arguments if one.partition("=")[0].strip() not in swept]
+        kept["arguments"] = [one for one in self.request.arguments if name_of(one) not in swept]
         kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
         kept["kernels"] = [] if "kernel" in swept else list(self.request.kernels)
         return kept
@@ -181,7 +181,7 @@ def space_of(
 ) -> Space:
     """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean.
 
-    Raises UsageError for a list that is none, for a name that is varied twice or means nothing, and where nothing is
+    Raises UsageError for what is not a list, for a name that is varied twice or means nothing, and where nothing is
     varied.
     """
     axes: list[Axis] = []
@@ -196,7 +196,7 @@ def space_of(
         args = _with_size(args, request, sizes)
     axes += [*given, *defined, *block_axes, *args]
     names = [axis.name for axis in axes]
-    taken = [*names, *(one.partition("=")[0].strip() for one in request.arguments if not _argument(one)),
+    taken = [*names, *(name_of(one) for one in request.arguments if not _argument(one)),
              *(name for name in request.defines if name not in names)]  # fmt: skip
     for name in names:
         if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):

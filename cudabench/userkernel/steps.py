@@ -66,7 +66,7 @@ class Group:
 
 
 def parse(texts: Sequence[str]) -> Group:
-    """Return the steps that texts describe. Raises UsageError for a text that is none."""
+    """Return the steps that texts describe. Raises UsageError for any other text."""
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
@@ -140,7 +140,7 @@ def launches(
         for pair in one.swaps:
             for name in pair:
                 if not isinstance(by_name.get(name), (Array, BufferView)):
-                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is no array of --arg.")
+                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is not an array of --arg.")
         for _ in range(count):
             for member in one.members:
                 if isinstance(member, Group):
@@ -215,7 +215,7 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
     inside, closed, rest = rest.partition(">>>")
     rest = rest.strip()
     if not (opened and closed and name.strip() and rest.startswith("(")):
-        raise UsageError(f"--step '{whole}' is no launch: write {EXAMPLE}.")
+        raise UsageError(f"--step '{whole}' is not a launch: write {EXAMPLE}.")
     how = [_bare(part) for part in brackets.split(inside)]
     if not 2 <= len(how) <= 4:
         raise UsageError(f"--step '{whole}': <<<{inside}>>> takes a grid and a block: write {EXAMPLE}.")

@@ -58,7 +58,7 @@ def read_tensor_map(
         value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
         found = value if isinstance(value, tuple) else (value,)
         if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
-            raise UsageError(f"{where}: {key} is {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
+            raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
         return tuple(int(one) for one in found)
 
     other = others.get(first)

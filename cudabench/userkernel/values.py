@@ -159,8 +159,8 @@ def load(path: str, option: str) -> np.ndarray:
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
                 "plain array of numbers."
             ) from None
-        reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
-        raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
+        reason = getattr(error, "strerror", None) or "it is cut off or not a file of numpy.save"
+        raise CudabenchError(f"{option} cannot be read as a .npy file: {reason}.") from None
     loaded: np.ndarray = array
     return loaded
 
