@@ -27,7 +27,7 @@ _MISSING = re.compile(
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
 # ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
-_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
+OF_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
 _HOST_FAULTS = (
     "calling a constexpr __host__ function",
     "is considered a host function",
@@ -198,7 +198,7 @@ def errors(
     for line in log.splitlines():
         head = HEAD.match(line)
         if head is not None:
-            keep = head["error"] is not None and not head["file"].startswith(_NAMES)
+            keep = head["error"] is not None and not head["file"].startswith(OF_NAMES)
             if keep:
                 place = f"{users_path(head['file'], filename)}:{head['line']}"
                 kept.append(f"{place}: error: {line[head.end() :]}")
