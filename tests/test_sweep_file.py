@@ -201,7 +201,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
         *("-d", "sim"),
     )
     assert ran.code == 0, ran.err
-    assert "Repeat: cudabench run saxpy.cu -k 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
+    assert "Repeat: cudabench run saxpy.cu --kernel 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
 
 
 @simulated

@@ -418,24 +418,7 @@ def _flat(value: Any) -> Sequence[Any]:
 
 def command(request: UserRequest, device: Choice) -> str:
     """Return the command line that repeats a request."""
-    words = ["cudabench", "run", request.file]
-    words += [word for kernel in request.kernels for word in ("--kernel", kernel)]
-    of_launch = ("grid", "block", "shared", "cluster")
-    for option, value in ((f"--{name}", getattr(request, name)) for name in of_launch):
-        words += [option, value] if value is not None else []
-    for option, texts in (
-        ("--step", request.steps),
-        ("--arg", request.arguments),
-        ("--const", request.constants),
-        ("--expect", request.expect),
-        ("--include", request.include),
-        ("--define", [f"{name}={value}" for name, value in request.defines.items()]),
-    ):  # fmt: skip
-        words += [word for text in texts for word in (option, text)]
-    for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
-        words += [option, f"{number:g}"] if number is not None else []
-    words += ["--seed", str(request.seed), "--device", device.name]
-    return " ".join(shlex.quote(word) for word in words)
+    return shlex.join([*request.words(), "--device", device.name])
 
 
 def fuzz_all(

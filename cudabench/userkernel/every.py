@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource
 from cudabench.userkernel.arguments import offered
-from cudabench.userkernel.plan import numeric, select
+from cudabench.userkernel.plan import numeric, selected
 from cudabench.userkernel.request import UserRequest, name_of
 from cudabench.userkernel.suggestion import Example
 from cudabench.userkernel.type_names import aliases_of
@@ -66,12 +65,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str
                 f"{request.file}: {names} {verb} only as an instance: name all kernels, {offered('as in', line)}"
             )
         request = replace(request, kernels=("all",))
-    try:
-        return [(kernel, name) for kernel, name, _ in select(file, request)]
-    except UsageError:
-        with contextlib.suppress(UsageError):
-            return [(kernel, name) for kernel, name, _ in select(whole, request)]
-        raise
+    return [(kernel, name) for kernel, name, _ in selected(file, whole, request)]
 
 
 def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -191,16 +192,17 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 def selected(
     file: SourceFile, written: SourceFile, request: UserRequest, command: str = "run"
 ) -> list[tuple[KernelSource, str, bool]]:
-    """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler."""
+    """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler.
+
+    Where neither has it, the error is that of the first.
+    """
     try:
         return select(file, request, command)
     except UsageError:
         if not request.kernels or file is written:
             raise
-        try:
+        with contextlib.suppress(UsageError):
             return select(written, request, command)
-        except UsageError:
-            pass
         raise
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are one text
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,27 @@ class UserRequest:
     def given(self) -> dict[str, str]:
         """Return --arg values by name."""
         return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
+
+    def words(self, command: str = "run") -> list[str]:
+        """Return the command line that asks for this."""
+        words = ["cudabench", command, self.file]
+        numbers = ((f"--{name}", getattr(self, name)) for name in ("rtol", "atol"))
+        options: tuple[tuple[str, Iterable[str | None]], ...] = (
+            ("--kernel", self.kernels),
+            ("-I", self.include),
+            ("-D", [f"{name}={text}" for name, text in self.defines.items()]),
+            ("--std", [self.std or None]),
+            *((f"--{name}", [getattr(self, name)]) for name in LAUNCH),
+            ("--step", self.steps),
+            ("--arg", self.arguments),
+            ("--expect", self.expect),
+            ("--const", self.constants),
+            *((option, [None if number is None else f"{number:g}"]) for option, number in numbers),
+            ("--seed", [str(self.seed) if self.seed else None]),
+        )
+        return words + [
+            word for option, texts in options for text in texts if text is not None for word in (option, text)
+        ]
 
 
 def name_of(text: str) -> str:

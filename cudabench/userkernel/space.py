@@ -15,14 +15,13 @@ from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combina
 from cudabench.plan.space import count as count_of
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
-from cudabench.userkernel.request import UserRequest, name_of
+from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 from cudabench.userkernel.sizes import sized
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # What is substituted in: the texts of a request, and those that a number may be named in.
-EXPRESSIONS = ("grid", "block", "bytes", "flops", "shared", "cluster")
 LISTS = ("arguments", "expect", "constants")
 
 
@@ -89,7 +88,7 @@ class Space:
         numbers = plan.numeric({**fixed, **varied})
         kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
         changed: dict[str, Any] = {
-            name: put(text) for name in EXPRESSIONS if (text := getattr(self.request, name)) is not None
+            name: put(text) for name in LAUNCH if (text := getattr(self.request, name)) is not None
         }
         changed |= {name: tuple(put(text) for text in getattr(self.request, name)) for name in LISTS}
         changed["arguments"] = tuple(put(argument(text)) for text in self.request.arguments)
@@ -133,29 +132,14 @@ class Space:
                 text = re.sub(rf"\b{name}\b", str(value), text)
             return text
 
-        words = ["cudabench", "run", request.file]
-        words += [word for kernel in request.kernels for word in ("-k", kernel)]
-        for name in EXPRESSIONS:
-            text = getattr(request, name)
-            words += [f"--{name}", put(text)] if text is not None else []
-        words += [word for name, text in request.defines.items() for word in ("-D", f"{name}={text}")]
-        for option, texts in (
-            ("--step", request.steps),
-            ("--arg", request.arguments),
-            ("--const", request.constants),
-            ("--expect", request.expect),
-        ):
-            words += [word for text in texts for word in (option, _put_value(text, put))]
-        words += [word for folder in request.include for word in ("-I", folder)]
-        words += ["--std", request.std] if request.std else []
-        for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
-            words += [option, f"{number:g}"] if number is not None else []
-        return words + (["--seed", str(request.seed)] if request.seed else [])
+        changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
+        changed |= {name: tuple(_put_value(text, put) for text in getattr(request, name)) for name in (*LISTS, "steps")}
+        return replace(request, **changed).words()
 
     def fixed(self) -> dict[str, Any]:
         """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
         swept = {axis.name for axis in self.axes}
-        kept = {name: getattr(self.request, name) for name in ("file", *EXPRESSIONS, "rtol", "atol", "std", "seed")}
+        kept = {name: getattr(self.request, name) for name in ("file", *LAUNCH, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
         kept["arguments"] = [one for one in self.request.arguments if name_of(one) not in swept]
         kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
@@ -222,7 +206,7 @@ def _parameter(text: str, request: UserRequest) -> Axis:
     name, value = named(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
-    shown = [one for field in EXPRESSIONS if (one := getattr(request, field))]
+    shown = [one for field in LAUNCH if (one := getattr(request, field))]
     bare = re.compile(rf"\b{re.escape(name)}\b")
     if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
         bare.search(one) for one in (*shown, *inside, *request.expect)

@@ -74,19 +74,16 @@ def _words(
     check_taken(kernel, file.text, aliases)
     sized = _sized(request, kernel, file.text, aliases, launch)
     given = request.given()
-    words = ["cudabench", command, file.path, "--kernel", name]
-    words += [word for folder in request.include for word in ("-I", str(folder))]
-    words += [w for macro, value in request.defines.items() for w in ("-D", f"{macro}={value}" if value else macro)]
-    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else "")
-    launched = {"--grid": sized.grid, "--block": sized.block, "--cluster": request.cluster, "--shared": shared}
-    words += [word for option, text in launched.items() if text for word in (option, text)]
+    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else None)
+    arguments = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         value = given.get(own) or sized.numbers.get(own) or _value(parameter, file.text, aliases, sized)
-        words += ["--arg", f"{own}={value}"]
-    words += [word for text in request.expect for word in ("--expect", text)]
-    words += [word for text in request.constants for word in ("--const", text)]
-    return words
+        arguments.append(f"{own}={value}")
+    return replace(
+        request, file=str(file.path), kernels=(name,), grid=sized.grid or None, block=sized.block or None,
+        shared=shared, arguments=tuple(arguments),
+    ).words(command)  # fmt: skip
 
 
 # How large a problem is ----------------------------------------------------------------------------------------------
