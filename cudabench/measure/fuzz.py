@@ -143,30 +143,26 @@ class Fuzz:
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
         """Return the case of a class of values, sizes and a seed."""
-        request = replace(self.request, seed=seed, arguments=self._texts(sizes, "random"))
+        request = replace(self._with(sizes, "random"), seed=seed)
         if values != "random":
             shapes = {one.name: one for one in plan.problem(request).arrays}
-            request = replace(request, arguments=self._texts(sizes, values, shapes, seed))
+            request = replace(self._with(sizes, values, shapes, seed), seed=seed)
         return Trial(values, dict(sizes), request)
 
-    def _texts(
+    def _with(
         self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
-    ) -> tuple[str, ...]:
-        """Return the arguments' texts with other sizes and starts."""
-        texts = []
-        for text in self.request.arguments:
-            name, _, value = (part.strip() for part in text.partition("="))
+    ) -> UserRequest:
+        """Return the request with other sizes and starts."""
+        changed = {}
+        for name, value in self.request.given().items():
             before, array, behind = array_within(value)
             parts = arguments.array_parts(array)
             if name in sizes:
                 kind, colon, _ = value.rpartition(":")
-                texts.append(f"{name}={kind}{colon}{sizes[name]}")
+                changed[name] = f"{kind}{colon}{sizes[name]}"
             elif shapes and parts and name in self.drawn:
-                start = start_of(values, shapes[name], seed)
-                texts.append(f"{name}={before}{parts[0]}[{parts[1]}]:{start}{behind}")
-            else:
-                texts.append(text)
-        return tuple(texts)
+                changed[name] = f"{before}{parts[0]}[{parts[1]}]:{start_of(values, shapes[name], seed)}{behind}"
+        return self.request.with_values(changed)
 
     # Sizes ------------------------------------------------------------------------------------------------------------
 
@@ -178,7 +174,7 @@ class Fuzz:
         return self._allowed[key]
 
     def _meant(self, sizes: Mapping[str, int]) -> bool:
-        request = replace(self.request, arguments=self._texts(sizes, "random"))
+        request = self._with(sizes, "random")
         try:
             problem = plan.problem(request)
             return (

@@ -119,21 +119,26 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
 
 
 def _peer(operation: Operation, problem: Problem, peer: Peer) -> Case:
+    case = _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], ""))
+    expects = peer.name if peer.expected or peer.tolerance else ""
+    return replace(case, expects=expects, skip_reason=peer.refuses(problem), peer=peer.name)
+
+
+def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
+    """Return a case without launches."""
     nothing = (0, 0, 0)
     return Case(
         operation=operation.name,
-        kernel=peer.name,
+        kernel=name,
         id=None,
-        function=peer.call,
-        source=Source(LIBRARIES[peer.library], ""),
+        function=function,
+        source=text,
         problem=problem,
         block=nothing,
         grid=nothing,
         launches=(),
         defines={},
-        expects=peer.name if peer.expected or peer.tolerance else "",
-        skip_reason=peer.refuses(problem),
-        peer=peer.name,
+        expects="",
     )
 
 
@@ -568,18 +573,9 @@ def _expects(operation: Operation, kernel: Kernel) -> str:
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
     """Return a case without launches, as a kernel that is skipped has it."""
     kernel = one.kernel
-    nothing = (0, 0, 0)
-    return Case(
-        operation=operation.name,
-        kernel=kernel.name,
+    return replace(
+        _empty(operation, problem, kernel.name, kernel.function, one.text),
         id=operation.kernel_id(kernel.name),
-        function=kernel.function,
-        source=one.text,
-        problem=problem,
-        block=nothing,
-        grid=nothing,
-        launches=(),
-        defines={},
         expects=_expects(operation, kernel),
         architecture=kernel.architecture if one.text.builtin else "",
     )

@@ -90,12 +90,9 @@ def read(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in ("null", "nullptr")}
     for parameter in kernel.parameters:
-        said = None if parameter.name in null else textures.out_of_reach(parameter, text, aliases)
-        if said:
-            raise UsageError(f"{kernel.signature} takes {said}")
-    lacking = next((p for p in kernel.parameters if p.name not in names and not takes(p, text, aliases)), None)
-    if lacking is not None:
-        raise UsageError(_by_value(lacking, kernel))
+        why = None if parameter.name in null else _not_given(parameter, kernel, text, aliases)
+        if why and (parameter.name not in names or textures.out_of_reach(parameter, text, aliases)):
+            raise UsageError(why)
     check_names(names, kernel, example)
     reader = _Reader(kernel, aliases, text, {**CONSTANTS, **known})
     ordered = in_order(given, kernel)
@@ -418,11 +415,17 @@ class _Reader:
 def check_taken(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> None:
     """Raise NoLine for a kernel with a parameter that no --arg can give; `text` declares structs."""
     for parameter in kernel.parameters:
-        said = textures.out_of_reach(parameter, text, aliases)
-        if said:
-            raise NoLine(f"{kernel.signature} takes {said}")
-        if parameter.type != tensor_maps.TYPE and not takes(parameter, text, aliases):
-            raise NoLine(_by_value(parameter, kernel))
+        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, text, aliases)
+        if why:
+            raise NoLine(why)
+
+
+def _not_given(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> str | None:
+    """Return why no --arg can give a parameter, None where one can."""
+    said = textures.out_of_reach(parameter, text, aliases)
+    if said:
+        return f"{kernel.signature} takes {said}"
+    return None if takes(parameter, text, aliases) else _by_value(parameter, kernel)
 
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are one text
 
@@ -38,6 +39,11 @@ class UserRequest:
         """Return --arg values by name."""
         return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
 
+    def with_values(self, values: Mapping[str, str]) -> UserRequest:
+        """Return the request with other values of the arguments that are named."""
+        texts = ((name_of(text), text) for text in self.arguments)
+        return replace(self, arguments=tuple(f"{n}={values[n]}" if n in values else text for n, text in texts))
+
     def words(self, command: str = "run") -> list[str]:
         """Return the command line that asks for this."""
         words = ["cudabench", command, self.file]
@@ -55,9 +61,8 @@ class UserRequest:
             *((option, [None if number is None else f"{number:g}"]) for option, number in numbers),
             ("--seed", [str(self.seed) if self.seed else None]),
         )
-        return words + [
-            word for option, texts in options for text in texts if text is not None for word in (option, text)
-        ]
+        given = ((option, text) for option, texts in options for text in texts if text is not None)
+        return [*words, *chain.from_iterable(given)]
 
 
 def name_of(text: str) -> str:

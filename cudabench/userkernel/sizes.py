@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.plan.sizes import sizes
-from cudabench.userkernel.request import UserRequest, name_of
+from cudabench.userkernel.request import UserRequest
 
 WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 
@@ -20,13 +19,7 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     name, kind, values = sized(request, text)
     if request.save:
         raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
-    return [
-        replace(
-            request,
-            arguments=tuple(f"{name}={kind}{size}" if name_of(one) == name else one for one in request.arguments),
-        )
-        for size in values
-    ]
+    return [request.with_values({name: f"{kind}{size}"}) for size in values]
 
 
 def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:

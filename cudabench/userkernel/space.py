@@ -73,10 +73,6 @@ class Space:
         def put(text: str) -> str:
             return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
 
-        def argument(text: str) -> str:
-            name = name_of(text)
-            return f"{name}={values[name]}" if name in by_kind["argument"] else text
-
         block = self.request.block
         if by_kind["block"]:
             parts = split(block) if block else [""] * len(by_kind["block"])
@@ -91,7 +87,8 @@ class Space:
             name: put(text) for name in LAUNCH if (text := getattr(self.request, name)) is not None
         }
         changed |= {name: tuple(put(text) for text in getattr(self.request, name)) for name in LISTS}
-        changed["arguments"] = tuple(put(argument(text)) for text in self.request.arguments)
+        given = self.request.with_values({name: values[name] for name in by_kind["argument"]})
+        changed["arguments"] = tuple(put(text) for text in given.arguments)
         changed["block"] = put(block) if block is not None else None
         return replace(
             self.request,
