@@ -28,8 +28,7 @@ _USE = re.compile(
 class Use:
     """A read or write of a texture or surface as it stands in a text.
 
-    linear: tex1Dfetch. ctype: the C type of an element, "" where nothing says it; `likely` is what parts of an
-    expression have. x: the first coordinate.
+    linear: tex1Dfetch. ctype: the C type of an element, "" where nothing says it. x: the first coordinate.
     """
 
     kind: str
@@ -37,7 +36,6 @@ class Use:
     layered: bool
     linear: bool
     ctype: str
-    likely: str
     name: str
     x: str
 
@@ -57,13 +55,9 @@ def uses(text: str, kind: str) -> list[Use]:
             value, *passed = passed
         if len(passed) < least or kind != ("surface" if surface else "texture"):
             continue
-        likely = ""
-        if surface:
-            ctype = ctype or _ctype(value, passed[1], text)
-            likely = ctype or _likely(value, text)
-        found.append(
-            Use(kind, sides, layered, bool(match["linear"]), ctype, likely, passed[0], passed[1] if surface else "")
-        )
+        x = passed[1] if surface else ""
+        ctype = ctype or (_ctype(value, x, text) if surface else "")
+        found.append(Use(kind, sides, layered, bool(match["linear"]), ctype, passed[0], x))
     return found
 
 
@@ -191,9 +185,9 @@ def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def example(kind: str, ctype: str, aliases: Mapping[str, str]) -> str:
-    """Return a texture or surface of texels of a C type as --arg writes it, with a gap for how large it is."""
-    dtype, channels = _texel(ctype, aliases) or ("float32", 1)
-    return f"{kind}({_written(dtype, '...', channels, 'random')})"
+    """Return a texture or surface of texels of a C type as --arg writes it, with gaps for what is not known of it."""
+    found = _texel(ctype, aliases)
+    return f"{kind}({_written(found[0], '...', found[1], 'random') if found else '...'})"
 
 
 def _written(dtype: str, extents: str, channels: int, start: str) -> str:
@@ -231,18 +225,6 @@ def _ctype(value: str, x: str, text: str) -> str:
     declared = _declared(name[1], text) if name else ""
     sized = re.search(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", x)
     return declared or (sized[1] if sized else "")
-
-
-def _likely(value: str, text: str) -> str:
-    """Return the type that an expression may have: of what it fetches, of its numbers, or of its first name."""
-    fetched = re.search(r"\b(?:surf|tex)\w+\s*<\s*([\w:\s]+?)\s*>", value)
-    if fetched:
-        return fetched[1]
-    if re.search(r"\d\.\d*f?|\df\b", value):
-        return "float"
-    if re.fullmatch(r"[-+]?\d+", value):
-        return "int"
-    return next((found for name in re.findall(r"[^\W\d]\w*", value) if (found := _declared(name, text))), "")
 
 
 def _declared(name: str, text: str) -> str:

@@ -57,8 +57,8 @@ def _check_no_surface(file: SourceFile, kernel: KernelSource, aliases: Mapping[s
     if not used:
         return
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    types = {one.name: one.ctype or one.likely for one in reversed(uses(file.text, "surface"))}
-    given = " ".join(f"--arg '{name}={example('surface', types.get(name, 'float'), aliases)}'" for name in used)
+    types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    given = " ".join(f"--arg '{name}={example('surface', types.get(name, ''), aliases)}'" for name in used)
     one = len(used) == 1
     raise CudabenchError(
         f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "
