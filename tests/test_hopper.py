@@ -201,6 +201,20 @@ def test_maps_on_the_command_line(run: Runner) -> None:
 
 
 @pytest.mark.usefixtures("unread_machine_code")
+def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
+    """A step is passed the maps of --arg; an array in the place of one is refused."""
+    (tmp_path / "c.cu").write_text(COPY)
+    words = ["run", "c.cu", "--step", "copy<<<(2,5), 32>>>(from, to, x, y)", "--arg", "x=0", "--arg", "y=0"]
+    maps = [
+        f"{name}=tensormap(float32[37,52]:{start}, box=8x32)" for name, start in (("from", "random"), ("to", "empty"))
+    ]
+    given = ["--expect", "to=from", "--device", "sim", "--no-cpu", "--arg", maps[1], "--arg"]
+    assert cudabench(*words, *given, maps[0]).code == 0
+    refused = cudabench(*words, *given, "from=float32[37,52]:random")
+    assert (refused.code, "'CUtensorMap from' is a tensor map: write" in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("source", "message"),
     [
