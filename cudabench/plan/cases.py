@@ -502,7 +502,7 @@ def _geometry(
                 numbers[name] = str(seen[name])
             except NotANumber as error:
                 raise UsageError(
-                    f"--define {name}={given[name]} is not a number for {kernel.name} ({error}): write a whole number."
+                    f"--define {name}={given[name]}: {kernel.name} needs a whole number ({error})."
                 ) from None
     defines = {**fixed, **kernel.defines(seen), **numbers}
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
