@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -56,92 +57,103 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     They differ in kernels, launches and defines at most. Raises UsageError for what cannot be, and CudabenchError for a
     file's fault.
     """
-    request = requests[0]
-    written = source.read(request.file)
-    folders = _folders(request)
-    file = source.preprocessed(written, request.defines, folders)
-    aliases = aliases_of(file, request.defines, request.include)
+    builder = _Builder(requests[0], command)
+    cases = builder.in_steps() if requests[0].steps else builder.of_kernels(requests)
+    return Series(partial(operation_of, builder.problem), tuple(cases), builder.problem.baseline)
 
-    def resolved(kernel: KernelSource) -> KernelSource:
-        found = source.resolved(kernel, aliases)
-        references.check_no_reference(file, found, aliases)
-        return found
 
-    names = list(request.given())
-    example: object
-    if request.steps:
-        _check_beside_steps(request)
+class _Builder:
+    """The file of a request, and, once its arguments are read, what all cases on them have in common."""
 
-        def of_step(name: str) -> KernelSource:
-            ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
-            return resolved(found)
+    def __init__(self, request: UserRequest, command: str) -> None:
+        self.request, self.command = request, command
+        self.written = source.read(request.file)
+        self.folders = _folders(request)
+        self.file = source.preprocessed(self.written, request.defines, self.folders)
+        self.aliases = aliases_of(self.file, request.defines, request.include)
+        self.names = list(request.given())
+
+    def in_steps(self) -> list[Case]:
+        """Return one case of several launches."""
+        request = self.request
+        for option in ("grid", "block", "shared", "cluster"):
+            given = getattr(request, option)
+            if given is not None:
+                raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+        if len(request.kernels) > 1:
+            raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+
+        def kernel(name: str) -> KernelSource:
+            ((found, _, _),) = selected(self.file, self.written, replace(request, kernels=(name,)))
+            return self.resolved(found)
 
         group = steps.parse(request.steps)
-        example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
-        first, by_name = steps.union(group, names, of_step, example)
-        kernels = list(by_name.values())
-    else:
-        picked = [(*one, each) for each in requests for one in selected(file, written, each, command)]
-        kernels = [resolved(kernel) for kernel, *_ in picked]
-        by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names))
-        first = next(by_names, kernels[0])
-        example = Example(request, file, first, aliases, command)
-        if request.save and len(picked) > 1:
-            raise UsageError(
-                f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
-            )
-    read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
-    if not request.steps:
-        read, orders = passed.for_each_kernel(read, first, kernels, aliases)
-    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
-    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
-    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
-    fixed = constants.read(request.constants, file, aliases, numbers)
-    user_problem = problem_of(request, file, read, numbers, fixed)
-    text = Source(request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std)
-    set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
+        example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
+        whole, kernels = steps.union(group, self.names, kernel, example)
+        self.read(whole, [whole], example)
+        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.aliases)
+        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
+        return [self.case(name, launches, request, list(kernels.values()))]
 
-    def case(name: str, launches: tuple[Launch, ...], own: UserRequest, named: bool, *used: KernelSource) -> Case:
-        unset = dict.fromkeys(name for kernel in used for name in constants.options(file, kernel, fixed, aliases))
+    def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
+        """Return a case for each kernel of requests that differ in kernels, launches and defines at most."""
+        picked = [(*one, own) for own in requests for one in selected(self.file, self.written, own, self.command)]
+        kernels = [self.resolved(kernel) for kernel, *_ in picked]
+        by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
+        first = next(by_names, kernels[0])
+        example = Example(self.request, self.file, first, self.aliases, self.command)
+        orders = self.read(first, kernels, example)
+        if self.request.save and len(picked) > 1:
+            raise UsageError(
+                f"--save {self.request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
+            )
+        given = {one.name: one.argument for one in self.arguments}
+        cases = []
+        for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
+            launch = _launch(own, kernel, {**self.numbers, **_known(own)}, example)
+            launch = replace(launch, arguments=tuple(given[one] for one in order))
+            cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
+        return cases
+
+    def resolved(self, kernel: KernelSource) -> KernelSource:
+        """Return a kernel with its types by their plain names. Raises CudabenchError where it uses references."""
+        found = source.resolved(kernel, self.aliases)
+        references.check_no_reference(self.file, found, self.aliases)
+        return found
+
+    def read(self, first: KernelSource, kernels: Sequence[KernelSource], example: object) -> list[tuple[str, ...]]:
+        """Read the arguments for one of several kernels; return their names in each kernel's order."""
+        request, aliases = self.request, self.aliases
+        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file.text)
+        self.arguments, orders = passed.for_each_kernel(found, first, kernels, aliases)
+        scalars = [one for one in self.arguments if isinstance(one, Scalar)]
+        self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
+        members = (one.numbers for one in self.arguments if isinstance(one, Record))
+        self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
+        self.fixed = constants.read(request.constants, self.file, aliases, self.numbers)
+        self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
+        return orders
+
+    def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[KernelSource]) -> Case:
+        """Return the case of launches of kernels."""
+        request, folder = self.request, str(Path(self.request.file).resolve().parent)
+        unset = (constants.options(self.file, kernel, self.fixed, self.aliases) for kernel in kernels)
         return Case(
             operation="run",
             kernel=name,
             id=None,
             function=launches[0].function,
-            source=text,
-            problem=Problem(size, main_dtype(user_problem), request.seed),
+            source=Source(request.file, self.written.text, folder, False, self.folders, request.std),
+            problem=Problem(self.size, main_dtype(self.problem), request.seed),
             block=launches[0].block,
             grid=launches[0].grid,
             launches=launches,
             defines=dict(own.defines),
             expects="",
-            named=named,
-            constants=set_,
-            unset_constants=tuple(unset),
+            named=True,
+            constants={name: array.tobytes() for name, array in constants.contents(self.fixed, request.seed).items()},
+            unset_constants=tuple(dict.fromkeys(chain.from_iterable(unset))),
         )
-
-    if request.steps:
-        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels)
-        launches = steps.launches(group, by_name, read, numbers, aliases)
-        cases = [case(name, launches, request, True, *kernels)]
-    else:
-        given = {one.name: one.argument for one in read}
-        cases = [
-            case(name, (_launch(own, kernel, {**numbers, **_known(own)}, example, [given[one] for one in order]),),
-                 own, outright, kernel)
-            for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True)
-        ]  # fmt: skip
-    return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
-
-
-def _check_beside_steps(request: UserRequest) -> None:
-    """Raise UsageError for options that steps say themselves."""
-    for option in ("grid", "block", "shared", "cluster"):
-        given = getattr(request, option)
-        if given is not None:
-            raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
-    if len(request.kernels) > 1:
-        raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
 
 
 def problem(request: UserRequest) -> UserProblem:
@@ -151,16 +163,13 @@ def problem(request: UserRequest) -> UserProblem:
     return cast(UserProblem, maker.args[0])
 
 
-def _launch(
-    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object, given: Sequence[Any]
-) -> Launch:
+def _launch(request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object) -> Launch:
     """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
         raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
     shared, cluster = request.shared, request.cluster
-    launch = launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
-    return replace(launch, arguments=tuple(given))
+    return launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
 
 
 def _folders(request: UserRequest) -> tuple[str, ...]:
