@@ -91,7 +91,7 @@ RANKS = [
         "reading",
         "text",
     },
-    {"toolchain", "simulator"},
+    {"source", "toolchain", "simulator"},
     {"peers"},
     {"devices", "plan"},
     {"operations"},

@@ -16,11 +16,14 @@ import tempfile
 from base64 import b64decode, b64encode
 from dataclasses import asdict, astuple
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cudabench.reading import check_regular
 from cudabench.toolchain import includes, toolkit
-from cudabench.toolchain.nvrtc import Library
 from cudabench.toolchain.record import Compiled, Job, Resources
+
+if TYPE_CHECKING:
+    from cudabench.toolchain.nvrtc import Library
 
 MOST_BYTES = 256 << 20
 
@@ -40,7 +43,7 @@ def key(job: Job, library: Library) -> str | None:
         library.version,
         file.st_size,
         file.st_mtime_ns,
-        _own(),
+        mark_of(Path(__file__).parent),
         astuple(job),
         sorted(included.texts.items()),
         folder,
@@ -48,11 +51,11 @@ def key(job: Job, library: Library) -> str | None:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-@functools.lru_cache(maxsize=1)
-def _own() -> tuple[tuple[str, int, int], ...]:
-    """What marks this version of the toolchain, whose options and headers are part of a compile."""
-    with os.scandir(Path(__file__).parent) as entries:
-        files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".py")]
+@functools.lru_cache(maxsize=4)
+def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what marks the version of a folder of the package, whose options and headers are part of what is made."""
+    with os.scandir(folder) as entries:
+        files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
 
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.named_types import layout_of
+from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
-from cudabench.userkernel.by_value import Layout, Pointer, layout_of, pack
+from cudabench.userkernel.by_value import Pointer, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import of_pointers, row_of, rows_of
@@ -42,6 +43,7 @@ _POINTERS = (
 )
 
 
+NO_FILE = SourceFile("", "", "", ())  # that declares nothing
 GAP = "..."  # in a line, for what only the user knows
 
 
@@ -74,15 +76,15 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
 
 def read(
     texts: Sequence[str],
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     known: Mapping[str, Any],
     example: object,
-    text: str = "",
+    file: SourceFile = NO_FILE,
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 
-    `known` are further numbers that shapes may use; `example` is a line that would be right; `text` is the source,
+    `known` are further numbers that shapes may use; `example` is a line that would be right; `file` is the source,
     which declares structs. Scalars are read first, each behind those that it names, so a shape or a number may name one
     that stands behind it. Raises UsageError for whatever does not fit the signature.
     """
@@ -90,11 +92,11 @@ def read(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in ("null", "nullptr")}
     for parameter in kernel.parameters:
-        why = None if parameter.name in null else _not_given(parameter, kernel, text, aliases)
-        if why and (parameter.name not in names or textures.out_of_reach(parameter, text, aliases)):
+        why = None if parameter.name in null else _not_given(parameter, kernel, file, aliases)
+        if why and (parameter.name not in names or textures.out_of_reach(parameter, file, aliases)):
             raise UsageError(why)
     check_names(names, kernel, example)
-    reader = _Reader(kernel, aliases, text, {**CONSTANTS, **known})
+    reader = _Reader(kernel, aliases, file, {**CONSTANTS, **known})
     ordered = in_order(given, kernel)
     for one in numbers_first(ordered):
         reader.number(one)
@@ -135,7 +137,7 @@ class Given:
         return next(iter(listed(self.text.partition("(")[2].removesuffix(")"))), "")
 
 
-def in_order(given: Sequence[tuple[str, str]], kernel: KernelSource) -> list[Given]:
+def in_order(given: Sequence[tuple[str, str]], kernel: Kernel) -> list[Given]:
     """Return arguments in the order of the parameters: by their names, and as given for parameters without one."""
     names = {parameter.name for parameter in kernel.parameters if parameter.name}
     by_name, others = {one[0]: one for one in given}, [one for one in given if one[0] not in names]
@@ -164,8 +166,8 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
     return found
 
 
-def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
-    """Return whether some --arg can give a parameter, as far as its type tells; `text` declares structs."""
+def takes(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+    """Return whether some --arg can give a parameter, as far as its type tells; `file` declares structs."""
     ctype = parameter.type
     if parameter.pointer:
         return not ctype.endswith("*") or of_pointers(parameter)
@@ -173,11 +175,11 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
         return True
     if "(" in ctype:
         return False
-    known = source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
-    return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
+    known = numpy_type(ctype, aliases) or layout_of(ctype, file, aliases)
+    return bool(known or accessor_of(parameter)) or not _looks_like_struct(ctype, aliases)
 
 
-def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> None:
+def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
     doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)
@@ -195,10 +197,10 @@ def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> 
 
 
 class _Reader:
-    """The arguments of a kernel as they are read, and the numbers that the next ones may name; `text` is the source."""
+    """The arguments of a kernel as they are read, and the numbers that the next ones may name; `file` is the source."""
 
-    def __init__(self, kernel: KernelSource, aliases: Mapping[str, str], text: str, scalars: dict[str, Any]) -> None:
-        self.kernel, self.aliases, self.text, self.scalars = kernel, aliases, text, scalars
+    def __init__(self, kernel: Kernel, aliases: Mapping[str, str], file: SourceFile, scalars: dict[str, Any]) -> None:
+        self.kernel, self.aliases, self.file, self.scalars = kernel, aliases, file, scalars
         self.found: dict[str, Argument] = {}
         self.inside: dict[str, Sequence[Pointer]] = {}  # of structs
 
@@ -211,9 +213,9 @@ class _Reader:
             raise UsageError(f"{one.where}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
             raise UsageError(f"{one.where}: '{parameter}' is {_object_like(parameter, one.text)}.")
-        if accessor_of(parameter.type, self.text, self.aliases):
+        if accessor_of(parameter):
             return
-        layout = None if "(" in parameter.type else layout_of(parameter.type, self.text, self.aliases)
+        layout = None if "(" in parameter.type else layout_of(parameter.type, self.file, self.aliases)
         if layout is not None and not layout.dtype:
             record = self.record(one, layout)
             self.scalars.update(record.numbers)
@@ -226,7 +228,7 @@ class _Reader:
     def scalar(self, one: Given) -> Scalar:
         """Return a number."""
         where, text, parameter, kernel = one.where, one.text, one.parameter, self.kernel
-        wanted = source.numpy_dtype(parameter.type, self.aliases)
+        wanted = numpy_type(parameter.type, self.aliases)
         if "(" in parameter.type:
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if text.startswith(("@", "{")) or array_parts(text):
@@ -246,7 +248,7 @@ class _Reader:
                 )
             wanted = explicit.strip()
         if wanted is None or wanted == "bfloat16" or np.dtype(wanted).kind == "c":
-            vector = source.vector_type(parameter.type, self.aliases)
+            vector = vector_type(parameter.type, self.aliases)
             if wanted or vector or _looks_like_struct(parameter.type, self.aliases):
                 raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
             raise UsageError(
@@ -317,7 +319,7 @@ class _Reader:
 
     def array(self, one: Given) -> None:
         """Read an array, what is made of one, or a null pointer."""
-        accessor = None if one.parameter.pointer else accessor_of(one.parameter.type, self.text, self.aliases)
+        accessor = None if one.parameter.pointer else accessor_of(one.parameter)
         if is_object(one.text):
             self.found[one.name] = self.view(one)
         elif is_tensor_map(one.text):
@@ -380,7 +382,7 @@ class _Reader:
         if wrong:
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
         needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
-        fetches = object_uses.wants_linear(parameter.name, kernel.text, self.text)
+        fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
         found = read_object(
             one.name, one.text, self.array_for(one, kind == "texture", needs), self.arrays(), fetches=fetches
         )
@@ -412,23 +414,23 @@ class _Reader:
         return array_of
 
 
-def check_taken(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> None:
-    """Raise NoLine for a kernel with a parameter that no --arg can give; `text` declares structs."""
+def check_taken(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> None:
+    """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
     for parameter in kernel.parameters:
-        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, text, aliases)
+        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, file, aliases)
         if why:
             raise NoLine(why)
 
 
-def _not_given(parameter: Parameter, kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> str | None:
+def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> str | None:
     """Return why no --arg can give a parameter, None where one can."""
-    said = textures.out_of_reach(parameter, text, aliases)
+    said = textures.out_of_reach(parameter, file, aliases)
     if said:
         return f"{kernel.signature} takes {said}"
-    return None if takes(parameter, text, aliases) else _by_value(parameter, kernel)
+    return None if takes(parameter, file, aliases) else _by_value(parameter, kernel)
 
 
-def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
+def _by_value(parameter: Parameter, kernel: Kernel) -> str:
     if parameter.pointer:
         return f"{kernel.signature} takes '{parameter}', {_POINTERS}"
     if "(" in parameter.type:
@@ -521,6 +523,6 @@ def whole(value: Any, what: str, least: int = 1) -> int:
 def check_type(dtype: str, where: str) -> None:
     """Raise UsageError for an unknown type."""
     if dtype not in TYPES:
-        meant = source.numpy_dtype(dtype)
+        meant = numpy_type(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
         raise UsageError(f"{where}: unknown type '{dtype}'; use one of {', '.join(TYPES)}.{hint}")

@@ -11,9 +11,9 @@ import numpy as np
 from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError
 from cudabench.model import Surface, Texture
-from cudabench.toolchain import source
-from cudabench.toolchain.named import template_arguments
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.choose_kernel import template_arguments
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.conforming import shape_text
 
 STEPS = "the steps"  # in place of the name of one kernel
@@ -79,9 +79,7 @@ def _taken_by(name: str, text: str, file: str) -> str:
     return ""
 
 
-def check_uses(
-    made: object, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
-) -> None:
+def check_uses(made: object, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
     """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
@@ -167,8 +165,8 @@ def _other_values(texture: Texture, own: list[Use], aliases: Mapping[str, str]) 
 
 def _element(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type of a number or vector, and how many of it there are; None for any other type."""
-    dtype = source.numpy_dtype(ctype, aliases)
-    return (dtype, 1) if dtype else source.vector_type(ctype, aliases)
+    dtype = numpy_type(ctype, aliases)
+    return (dtype, 1) if dtype else vector_type(ctype, aliases)
 
 
 def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:

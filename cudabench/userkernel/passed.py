@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from cudabench.errors import UsageError
 from cudabench.model import Rows, Surface, TensorMap, Texture
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type
 from cudabench.userkernel import tensor_maps, textures
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.pointers import check_fit
@@ -17,7 +17,7 @@ from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 
 def check_takes(
-    argument: Argument, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
+    argument: Argument, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str
 ) -> None:
     """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
     made = argument.argument
@@ -43,7 +43,7 @@ def check_takes(
 
 
 def for_each_kernel(
-    arguments: Sequence[Argument], first: KernelSource, kernels: Sequence[KernelSource], aliases: Mapping[str, str]
+    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], aliases: Mapping[str, str]
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
@@ -69,7 +69,7 @@ def for_each_kernel(
             where = f"{kernel.signature} cannot take {name} of {first.signature}; run it by itself"
             check_takes(argument, parameter, kernel, aliases, where)
             if isinstance(argument, Scalar):
-                wanted = source.numpy_dtype(parameter.type, aliases)
+                wanted = numpy_type(parameter.type, aliases)
                 if wanted not in (None, argument.dtype):
                     raise UsageError(f"{where}: it takes {wanted}, not {argument.dtype}.")
             elif isinstance(argument, Array) and argument.view is None and argument.const and not parameter.const:

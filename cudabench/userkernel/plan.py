@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections import ChainMap
@@ -17,16 +16,15 @@ from typing import Any, cast
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Case, Launch, Problem, Source
 from cudabench.plan.series import Series
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.toolchain.tokens import words_of
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.records import Kernel, SourceFile
+from cudabench.source.words import words_of
 from cudabench.userkernel import arguments, constants, passed, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggestion import Example, with_headers_nearby
-from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
 from cudabench.userkernel.values import Record, Scalar
 
 
@@ -67,10 +65,9 @@ class _Builder:
 
     def __init__(self, request: UserRequest, command: str) -> None:
         self.request, self.command = request, command
-        self.written = source.read(request.file)
         self.folders = _folders(request)
-        self.file = source.preprocessed(self.written, request.defines, self.folders)
-        self.aliases = aliases_of(self.file, request.defines, request.include)
+        self.file = file_of(request)
+        self.aliases = {**self.file.types, **request.defines}
         self.names = list(request.given())
 
     def in_steps(self) -> list[Case]:
@@ -83,9 +80,9 @@ class _Builder:
         if len(request.kernels) > 1:
             raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
 
-        def kernel(name: str) -> KernelSource:
-            ((found, _, _),) = selected(self.file, self.written, replace(request, kernels=(name,)))
-            return self.resolved(found)
+        def kernel(name: str) -> Kernel:
+            ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
+            return self.checked(found)
 
         group = steps.parse(request.steps)
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
@@ -97,8 +94,8 @@ class _Builder:
 
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
         """Return a case for each kernel of requests that differ in kernels, launches and defines at most."""
-        picked = [(*one, own) for own in requests for one in selected(self.file, self.written, own, self.command)]
-        kernels = [self.resolved(kernel) for kernel, *_ in picked]
+        picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
+        kernels = [self.checked(kernel) for kernel, *_ in picked]
         by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
         first = next(by_names, kernels[0])
         example = Example(self.request, self.file, first, self.aliases, self.command)
@@ -115,16 +112,15 @@ class _Builder:
             cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
         return cases
 
-    def resolved(self, kernel: KernelSource) -> KernelSource:
-        """Return a kernel with its types by their plain names. Raises CudabenchError where it uses references."""
-        found = source.resolved(kernel, self.aliases)
-        references.check_no_reference(self.file, found, self.aliases)
-        return found
+    def checked(self, kernel: Kernel) -> Kernel:
+        """Return a kernel. Raises CudabenchError where it uses references."""
+        references.check_no_reference(self.file, kernel, self.aliases)
+        return kernel
 
-    def read(self, first: KernelSource, kernels: Sequence[KernelSource], example: object) -> list[tuple[str, ...]]:
+    def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request, aliases = self.request, self.aliases
-        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file.text)
+        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file)
         self.arguments, orders = passed.for_each_kernel(found, first, kernels, aliases)
         scalars = [one for one in self.arguments if isinstance(one, Scalar)]
         self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
@@ -134,7 +130,7 @@ class _Builder:
         self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
         return orders
 
-    def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[KernelSource]) -> Case:
+    def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
         """Return the case of launches of kernels."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
         unset = (constants.options(self.file, kernel, self.fixed, self.aliases) for kernel in kernels)
@@ -143,7 +139,7 @@ class _Builder:
             kernel=name,
             id=None,
             function=launches[0].function,
-            source=Source(request.file, self.written.text, folder, False, self.folders, request.std),
+            source=Source(request.file, self.file.text, folder, False, self.folders, request.std),
             problem=Problem(self.size, main_dtype(self.problem), request.seed),
             block=launches[0].block,
             grid=launches[0].grid,
@@ -163,7 +159,7 @@ def problem(request: UserRequest) -> UserProblem:
     return cast(UserProblem, maker.args[0])
 
 
-def _launch(request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object) -> Launch:
+def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
     """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
@@ -198,28 +194,11 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 # Which kernels -------------------------------------------------------------------------------------------------------
 
 
-def selected(
-    file: SourceFile, written: SourceFile, request: UserRequest, command: str = "run"
-) -> list[tuple[KernelSource, str, bool]]:
-    """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler.
-
-    Where neither has it, the error is that of the first.
-    """
-    try:
-        return select(file, request, command)
-    except UsageError:
-        if not request.kernels or file is written:
-            raise
-        with contextlib.suppress(UsageError):
-            return select(written, request, command)
-        raise
-
-
-def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[KernelSource, str, bool]]:
+def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
     if not request.kernels:
         try:
-            kernel = source.find(file)
+            kernel = find_kernel(file)
         except UsageError as error:
             said = str(error)
             if not file.kernels:
@@ -228,11 +207,11 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
                     raise
                 request, file = nearby
                 said = f"{request.file} has no kernel but those of headers, which -I finds"
-            aliases = aliases_of(file, request.defines, request.include)
+            aliases = {**file.types, **request.defines}
             easy = (k for k in file.kernels if _easy(k, file, aliases))
             raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
         return [(kernel, kernel.qualified_name, True)]
-    picked: dict[str, tuple[KernelSource, str, bool]] = {}
+    picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
@@ -251,31 +230,31 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             )
         for kernel in found:
             types = ", ".join(parameter.ctype for parameter in kernel.parameters)
-            own = source.find(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
+            own = find_kernel(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
 
 
-def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+def _easy(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
         references.check_no_reference(file, kernel, aliases)
     except CudabenchError:
         return False
     return not _launches_kernels(kernel) and all(
-        arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters
+        arguments.takes(parameter, file, aliases) for parameter in kernel.parameters
     )
 
 
-def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> KernelSource:
-    """Return `source.find`; where it names a template without its arguments, the error has a line with them."""
+def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
+    """Return `find_kernel`; where it names a template without its arguments, the error has a line with them."""
     try:
-        return source.find(file, name)
+        return find_kernel(file, name)
     except UsageError as error:
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        aliases = aliases_of(file, request.defines, request.include)
+        aliases = {**file.types, **request.defines}
         try:
             line: str | NoLine = str(Example(request, file, own[0], aliases, command))
         except NoLine as none:
@@ -284,7 +263,7 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 
 
 def _first_line(
-    request: UserRequest, file: SourceFile, kernels: Iterable[KernelSource], aliases: Mapping[str, str], command: str
+    request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], aliases: Mapping[str, str], command: str
 ) -> str | NoLine:
     """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
     file, has none."""
@@ -315,7 +294,7 @@ def _with_line(said: str, example: str | NoLine) -> str:
     return f"{said}{named}; {arguments.led('as in', example)}"
 
 
-def _launches_kernels(kernel: KernelSource) -> bool:
+def _launches_kernels(kernel: Kernel) -> bool:
     """Return whether a kernel may launch kernels itself, which is refused where it does."""
     words = words_of(kernel.text)
     return any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words)))

@@ -20,8 +20,8 @@ import numpy as np
 from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Launch, Surface
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS
 from cudabench.userkernel.passed import check_takes
@@ -71,8 +71,8 @@ def parse(texts: Sequence[str]) -> Group:
 
 
 def union(
-    group: Group, names: Sequence[str], kernel: Callable[[str], KernelSource], example: str
-) -> tuple[KernelSource, dict[str, KernelSource]]:
+    group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
+) -> tuple[Kernel, dict[str, Kernel]]:
     """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
 
     kernel: finds one by its name. A name takes the type of the parameter that it is passed for first; one that is only
@@ -111,7 +111,7 @@ def union(
 
 def launches(
     group: Group,
-    kernels: Mapping[str, KernelSource],
+    kernels: Mapping[str, Kernel],
     given: Sequence[Argument],
     numbers: Mapping[str, Any],
     aliases: Mapping[str, str],
@@ -159,7 +159,7 @@ def launches(
 def _passed(
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     by_name: Mapping[str, Argument],
     numbers: Mapping[str, Any],
     aliases: Mapping[str, str],
@@ -177,7 +177,7 @@ def _passed(
     elif parameter.pointer or parameter.type in textures.OBJECTS:
         needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
         raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
-    wanted = source.numpy_dtype(parameter.type, aliases)
+    wanted = numpy_type(parameter.type, aliases)
     if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
         return found.argument
     if wanted is None or np.dtype(wanted).kind == "c":

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain.c_types import canonical
-from cudabench.toolchain.kernels import KernelSource, SourceFile
-from cudabench.toolchain.signatures import Parameter, types_listed, types_of
-from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.source import clang_parse
+from cudabench.source.records import Kernel, Parameter, Question, SourceFile
+from cudabench.source.types import canonical
+from cudabench.source.words import spell, split, words_of
 
 
-def find(source: SourceFile, name: str | None = None) -> KernelSource:
+def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """Return the kernel of this name, or the file's only one where the name is None.
 
     A name may be qualified ('ns::f'), may carry template arguments ('f<float, 32>', then the parameters' types have
@@ -26,7 +26,7 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
     if name is None:
         if len(source.kernels) > 1:
             raise UsageError(f"{source.path} has {len(source.kernels)} kernels: choose one with --kernel: {listed}.")
-        return _instance(source.kernels[0], "")
+        return _instance(source, source.kernels[0], "")
 
     plain, arguments, types = _split_expression(name)
     matches = [kernel for kernel in source.kernels if kernel.qualified_name == plain]
@@ -41,7 +41,7 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
     if types is not None:
         wanted = tuple(canonical(part) for part in types)
         takers = [kernel for kernel in matches if bool(arguments) == bool(kernel.template_parameters)]
-        fitting = [kernel for kernel in takers if types_of(_instance(kernel, arguments).parameters) == wanted]
+        fitting = [kernel for kernel in takers if _takes(_instance(source, kernel, arguments), wanted)]
         if not fitting:
             known_signatures = "; ".join(kernel.signature for kernel in matches)
             raise UsageError(f"{source.path} has no kernel '{name}', it has: {known_signatures}.")
@@ -52,10 +52,22 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
             raise UsageError(f"'{name}' is ambiguous in {source.path}: write one of {', '.join(sorted(qualified))}.")
         choices = ", ".join(f"'{plain}{types_listed(kernel.parameters)}'" for kernel in matches)
         raise UsageError(f"'{name}' is overloaded in {source.path}: write one of {choices}.")
-    return _instance(matches[0], arguments)
+    return _instance(source, matches[0], arguments)
 
 
-def _called(kernel: KernelSource) -> str:
+def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
+    """Tell whether a kernel has parameters of these types, as it writes them or as they are meant."""
+    written = [canonical(parameter.ctype) for parameter in kernel.parameters]
+    meant = [canonical(parameter.meaning or parameter.ctype) for parameter in kernel.parameters]
+    return len(wanted) == len(written) and all(map(lambda one, *ways: one in ways, wanted, written, meant))
+
+
+def types_listed(parameters: Iterable[Parameter]) -> str:
+    """Return the types of parameters as a list in brackets: '(const float*, int)'."""
+    return f"({', '.join(parameter.ctype for parameter in parameters)})"
+
+
+def _called(kernel: Kernel) -> str:
     """Return what a message calls a kernel: its name, and where others have it too the types of its parameters."""
     return kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
 
@@ -80,13 +92,13 @@ def _likely_argument(kind: str) -> str:
     return "true" if kind == "bool" else "32"
 
 
-def template_arguments(kernel: KernelSource) -> dict[str, str]:
+def template_arguments(kernel: Kernel) -> dict[str, str]:
     """Return what an instance of a template is given, by the names of its parameters."""
     words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
     return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
 
 
-def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
+def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
     """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
     cast = types_listed(kernel.parameters) if kernel.overloaded else ""
     if not kernel.template_parameters:
@@ -107,37 +119,33 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
             f"'{kernel.qualified_name}{arguments}' has {len(given)} template arguments, "
             f"{kernel.signature} takes {len(kernel.template_parameters)}: write '{kernel.qualified_name}<{example}>'."
         )
-    values: dict[str, str] = {}
-    for index, parameter in enumerate(kernel.template_parameters):
-        value = given[index] if index < len(given) else _substitute(parameter.default, values)
-        if value and parameter.name and not parameter.type.endswith("..."):
-            values[parameter.name] = value
-    parameters = []
-    for formal in _unpacked(kernel, given):
-        words = words_of(_substitute(formal.type, values))
-        pointer, const = formal.pointer, formal.const
-        if not pointer and words[-1:] == ["*"]:  # f<float*>(T x)
-            words, pointer, const = words[:-1], True, "const" in words
-        parameters.append(replace(formal, type=spell([w for w in words if w != "const"]), pointer=pointer, const=const))
+    parameters = _of_instance(source, kernel, f"{kernel.qualified_name}<{', '.join(given)}>")
     cast = types_listed(parameters) if kernel.overloaded else ""
     expression = f"{kernel.qualified_name}<{', '.join(given)}>{cast}"
-    return replace(kernel, parameters=tuple(parameters), expression=expression)
+    return replace(kernel, parameters=parameters, expression=expression)
 
 
-def _unpacked(kernel: KernelSource, given: Sequence[str]) -> Iterator[Parameter]:
-    """The parameters of a template's instance, those of a pack one by one: `Ts... x` of two types is x0 and x1."""
-    names = [parameter.name for parameter in kernel.template_parameters]
-    last = kernel.template_parameters[-1]
+def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
+    """Return the parameters of a template's instance; as the template says them, where the parser cannot make it."""
+    if source.task is None:
+        return kernel.parameters
+    place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
+    at = place.start() if place and kernel.overloaded else None
+    found = clang_parse.asked(source.task, Question(name, at=at)).parameters
+    if found is None:
+        return kernel.parameters
+    return tuple(
+        replace(one, name=name, restrict=restrict)
+        for one, (name, restrict) in zip(found, _formals(kernel, len(found)), strict=False)
+    )
+
+
+def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
+    """Yield the names of an instance's parameters, and whether each is restrict; a pack's `x` of two is x0 and x1."""
+    packed = count - len(kernel.parameters) + 1
     for formal in kernel.parameters:
-        words = [word for word in words_of(formal.type) if word != "."]
-        if not last.type.endswith("...") or last.name not in words:
-            yield formal
+        if not formal.type.endswith("..."):
+            yield formal.name, formal.restrict
             continue
-        for at, value in enumerate(given[len(names) - 1 :]):
-            yield replace(
-                formal, name=formal.name and f"{formal.name}{at}", type=_substitute(spell(words), {last.name: value})
-            )
-
-
-def _substitute(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"(?<![\w:])[^\W\d]\w*", lambda match: values.get(match[0], match[0]), text)
+        for at in range(packed):
+            yield formal.name and f"{formal.name}{at}", formal.restrict

@@ -1,0 +1,1 @@
+"""What CUDA sources declare: kernels, types, constants, read by a C++ parser."""

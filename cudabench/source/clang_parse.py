@@ -1,0 +1,183 @@
+"""C++ as the compiler's parser reads it: libclang in a process that can be ended, for what others wrote.
+
+A text may make it crash, run for minutes or take all memory. Where no process can be forked (macOS, Windows) it is
+parsed here, without bounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudabench import confined
+from cudabench.errors import CompilerError, CudabenchError
+from cudabench.source import stored
+from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
+from cudabench.toolchain import cache, includes, limits, outside
+from cudabench.toolchain.record import Job
+
+if TYPE_CHECKING:
+    from clang.cindex import TranslationUnit
+
+    from cudabench.source.declared import Found
+
+MOST_SECONDS = 10.0
+MOST_BYTES = 1 << 30
+MOST_HEADERS = 64  # of the user's own that are read, in the order in which they are included
+MOST_FAULTS = 500
+MOST_QUESTIONS = 32  # about instances of class templates, of one's own accord
+KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown type is int, and no error says so
+HEADERS = Path(__file__).parent / "headers"
+_OPTIONS = (
+    "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
+    "--cuda-host-only", "-nostdinc", "-fparse-all-comments", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
+    "-U__clang__", "-U__CUDA__", "-ftemplate-depth=256", "-fbracket-depth=256", "-fconstexpr-steps=100000",
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)  # a ladder asks for its chapter once a kernel
+def read(task: Task) -> Reading:
+    """Return what the parser reads. Raises CompilerError for a text that it does not stand, and for an #include of
+    what is not the source's business."""
+    if task.folder is not None:
+        outside.check(_job(task))
+    name = _key(task)
+    kept = cache.read("parsed", name)
+    if kept is not None and (reading := stored.loaded(kept, task)) is not None:
+        return reading
+    _load()
+    seconds = min(MOST_SECONDS, limits.compile_seconds())
+    try:
+        reading = confined.call(functools.partial(_read, task), seconds=seconds, memory=MOST_BYTES)
+    except confined.TooLong:
+        raise CompilerError(
+            f"{task.path}: reading it took over {seconds:g} s and was stopped: it, or what it includes, is too large, "
+            "or its macros make too much of it."
+        ) from None
+    except (confined.TooMuch, _Refused, RecursionError):
+        raise CompilerError(
+            f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
+            "nest very deep: write it in smaller parts."
+        ) from None
+    cache.write("parsed", name, stored.stored(reading))
+    return reading
+
+
+def _job(task: Task) -> Job:
+    folders = (task.folder, *task.folders) if task.folder is not None else ()
+    return Job(task.text, task.path, "", task.defines, folders, ())
+
+
+def _key(task: Task) -> str | None:
+    """Return the name of what is kept of a task, None where the text does not show all that it hangs on."""
+    headers: dict[str, str] = {}
+    if task.folder is not None:
+        included = includes.read(_job(task))
+        if not included.complete:
+            return None
+        headers = included.texts
+    parts = (version("libclang"), *map(cache.mark_of, (HEADERS.parent, HEADERS)), task, sorted(headers.items()))
+    return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
+
+
+class _Refused(CudabenchError):
+    """The parser gave up."""
+
+
+def _load() -> None:
+    """Load the library here, so that no process that is forked has to."""
+    from clang.cindex import conf
+
+    _ = conf.lib
+
+
+def _read(task: Task) -> Reading:
+    """Parse, with stand-ins for what the file lacks. Runs in the process that may be ended."""
+    from cudabench.source import missing
+
+    if confined.FORKS:  # the library tells of its crash on standard error
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    lacks = missing.Missing()
+    for _ in range(missing.ROUNDS):
+        found = _parsed(task, lacks.text())
+        if not lacks.learn(found, task.name, _asked(task)):
+            break
+    if found.incomplete:
+        more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
+        reading = _parsed(replace(task, questions=(*task.questions, *more)), lacks.text()).reading
+        return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
+    return found.reading
+
+
+def _parsed(task: Task, lacking: str) -> Found:
+    from clang.cindex import Index, TranslationUnitLoadError
+
+    from cudabench.source.cursors import faults_of
+    from cudabench.source.declared import Walk
+
+    text, lacks = _asked(task), VIRTUAL + "missing.h"
+    options = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
+    options += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
+    options += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
+    options += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
+    try:
+        unit = Index.create().parse(task.name, options, [(task.name, text), (lacks, lacking)], options=KEEP_GOING)
+    except TranslationUnitLoadError:
+        raise _Refused from None
+    texts = {task.name: text, **_headers(unit, task.name)}
+    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task)
+
+
+def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
+    """Return the texts of the user's own headers that were included."""
+    found: dict[str, str] = {}
+    for include in unit.get_includes():
+        name = include.include.name
+        if name in found or name == main or name.startswith((VIRTUAL, str(HEADERS))):
+            continue
+        if len(found) >= MOST_HEADERS:
+            break
+        with contextlib.suppress(OSError):
+            found[name] = Path(name).read_bytes().decode("utf-8", errors="surrogateescape")
+    return found
+
+
+def _standard(task: Task) -> str:
+    if task.std:
+        return task.std
+    return "c++20" if re.search(r"\b(?:concept|requires)\b", task.text) else "c++17"
+
+
+def _asked(task: Task) -> str:
+    """Return the file's text with the questions behind it."""
+    from cudabench.source.declared import QUERY
+
+    text, lines = task.text, []
+    for at, question in enumerate(task.questions):
+        wanted = question.text
+        if question.at is not None:  # an overloaded template: under a name of its own
+            name = re.compile(r"\w+").match(text, question.at)
+            assert name is not None
+            own = f"cudabench_{name[0]}"
+            text = f"{text[: question.at]}{own}{text[name.end() :]}"
+            wanted = re.sub(rf"\b{name[0]}(?=\s*<)", own, wanted, count=1)
+        meant = wanted if question.type else f"decltype(&{wanted})"
+        lines += [
+            f"using {QUERY}{at} = {meant};",
+            f"constexpr auto {QUERY}{at}_size = cudabench_size<{QUERY}{at}>::value;",
+        ]
+    return text + "\n" + "\n".join(lines) + "\n" if lines else text
+
+
+def asked(task: Task, question: Question) -> Answer:
+    """Return what the parser answers to a question about a file."""
+    answers = read(replace(task, questions=(question,))).answers
+    return answers[0] if answers else Answer()

@@ -1,0 +1,71 @@
+"""What the comments of a source say: their words, and the first sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def cleaned(comments: Iterable[str]) -> str:
+    """The words of comments: no slashes, stars or ruled lines, paragraphs kept."""
+    lines: list[str] = []
+    for comment in comments:
+        if comment.startswith("//"):
+            lines += [re.sub(r"^\s*//+[!<]?\s?", "", line) for line in comment.split("\n")]
+        else:
+            first, *rest = re.sub(r"^/\*+!?|\*+/$", "", comment).split("\n")
+            rest = [re.sub(r"^\s*\*+(?!\w)\s?", "", line) for line in rest]
+            margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+            lines += [first.lstrip(), *(line[margin:] for line in rest)]
+    lines = ["" if re.fullmatch(r"[-=*#~_/\s]+", line) else line.rstrip() for line in lines]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+
+
+def first_sentence(comment: str) -> str:
+    """Return the first sentence of a cleaned comment on one line, '' for none.
+
+    A full stop ends a sentence where the text ends or the next word does not begin in lower case ('e.g. this' goes on).
+    """
+    paragraph = " ".join(comment.strip().split("\n\n")[0].split())
+    end = re.search(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)[.!?](?=\s+[^a-z\s]|\s*$)", paragraph)
+    return paragraph[: end.end()] if end else paragraph
+
+
+_BLOCK = r"(?://(?:\\\n|[^\n])*|/\*(?:[^*]|\*(?!/))*\*/)"
+_FIRST = re.compile(rf"(?:\s|^[ \t]*#(?:\\\n|[^\n])*)*?({_BLOCK}(?:[ \t]*\n?[ \t]*{_BLOCK})*)", re.M)
+_COMMENT = re.compile(_BLOCK)
+
+
+def comment_above(text: str, position: int) -> str:
+    """Return the words of the block of comments that ends on the line before a place, each on lines of its own."""
+    lines = text[:position].split("\n")
+    if lines.pop().strip():
+        return ""
+    block: list[str] = []
+    while lines:
+        line = lines.pop().strip()
+        if line.startswith("//"):
+            block.insert(0, line)
+        elif line.endswith("*/"):
+            comment = [line]
+            while "/*" not in comment[0] and lines:
+                comment.insert(0, lines.pop().rstrip())
+            if not comment[0].lstrip().startswith("/*"):
+                break
+            block.insert(0, "\n".join([comment[0].lstrip(), *comment[1:]]))
+        else:
+            break
+    return cleaned(block)
+
+
+def opening_of(text: str, owners: Iterable[int]) -> str:
+    """Return the words of the block of comments that a file begins with, '' where it is the comment of what begins at
+    one of these places right below."""
+    found = _FIRST.match(text)
+    if found is None:
+        return ""
+    behind = text[found.end() :]
+    gap = behind[: len(behind) - len(behind.lstrip())]
+    if gap.count("\n") < 2 and found.end() + len(gap) in owners:
+        return ""
+    return cleaned(_COMMENT.findall(found[1]))

@@ -1,0 +1,109 @@
+"""What libclang's cursors tell: their place in a file, the errors in it. Loaded in the process that parses."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit, callbacks, conf
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error that the parser found: where, in bytes, and its words."""
+
+    file: str
+    offset: int
+    said: str
+
+
+@dataclass
+class Text:
+    """A file's text. The parser counts bytes, Python characters."""
+
+    path: str
+    text: str
+    faults: list[int] = field(default_factory=list)  # where errors are, in bytes, in order
+    _bytes: bytes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bytes = None if self.text.isascii() else self.text.encode()
+
+    def at(self, offset: int) -> int:
+        """Return the place of a byte in the text."""
+        return offset if self._bytes is None else len(self._bytes[:offset].decode(errors="ignore"))
+
+    def place(self, at: int) -> int:
+        """Return the byte of a place in the text."""
+        return at if self._bytes is None else len(self.text[:at].encode())
+
+    def slice(self, start: int, end: int) -> str:
+        """Return the text between two bytes."""
+        return self.text[start:end] if self._bytes is None else self._bytes[start:end].decode(errors="replace")
+
+    def faults_in(self, start: int, end: int) -> list[int]:
+        """Return the errors between two bytes."""
+        return self.faults[bisect_left(self.faults, start) : bisect_left(self.faults, end)]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a cursor stands: the file's name, first byte, byte behind the last."""
+
+    file: str
+    start: int
+    end: int
+
+
+def span(cursor: Cursor) -> Span:
+    """Return where a cursor stands; what a macro writes stands where the macro does."""
+    extent = cursor.extent
+    start, end = extent.start, extent.end
+    return Span(start.file.name if start.file else "", start.offset, end.offset)
+
+
+def file_of(cursor: Cursor) -> str:
+    """Return the name of the file that a cursor is in."""
+    file = cursor.location.file
+    return file.name if file else ""
+
+
+def has(cursor: Cursor, kind: CursorKind) -> bool:
+    """Tell whether a cursor has a child of a kind, such as an attribute."""
+    return any(child.kind == kind for child in cursor.get_children())
+
+
+def faults_of(unit: TranslationUnit, most: int) -> Iterator[Fault]:
+    """Yield the errors, at most so many."""
+    for diagnostic in list(unit.diagnostics)[:most]:
+        if diagnostic.severity >= Diagnostic.Error and diagnostic.location.file:
+            yield Fault(diagnostic.location.file.name, diagnostic.location.offset, diagnostic.spelling)
+
+
+def local_names(cursor: Cursor) -> set[str]:
+    """Return the names that a function declares for itself: parameters, variables, types."""
+    found: set[str] = set()
+
+    def visit(child: Cursor, parent: Cursor, data: object) -> int:
+        kind = child._kind_id
+        if kind in _LOCAL:
+            found.add(conf.lib.clang_getCursorSpelling(child))
+        return _OVER if _FIRST_EXPRESSION <= kind < _FIRST_STATEMENT else _INTO
+
+    conf.lib.clang_visitChildren(cursor, callbacks["cursor_visit"](visit), None)
+    return found
+
+
+_LOCAL = frozenset(
+    one.value
+    for one in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+)
+_FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
+_OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or visit them
+
+
+def qualified(names: Iterable[Any]) -> str:
+    """Return scopes and a name as C++ writes them."""
+    return "::".join(str(name) for name in names if name)

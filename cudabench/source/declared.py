@@ -1,0 +1,454 @@
+"""From the parser's cursors to records: kernels, types, constants. Runs in the process that parses."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import c_longlong, c_void_p
+from dataclasses import dataclass, field, replace
+
+from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
+
+from cudabench.source.comments import comment_above, opening_of
+from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
+from cudabench.source.layouts import layout_of
+from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
+from cudabench.source.records import (
+    Answer,
+    Constant,
+    Kernel,
+    Layout,
+    Reading,
+    SourceFile,
+    Task,
+    TemplateParameter,
+    numbers_in,
+)
+from cudabench.source.types import BYTES, numpy_type
+from cudabench.source.words import respelled, without_remarks
+
+_INTEGER = 1  # of the kinds of values
+QUERY = "cudabench_query_"
+_FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
+_METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
+_MEMBERS = (*_METHODS, CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.FIELD_DECL)
+_RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL)
+_TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
+_ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
+_OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
+_USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")
+
+# CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
+_MATH = """
+abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
+erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn
+ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround max min modf nan nearbyint nextafter norm norm3d
+norm4d normcdf normcdfinv pow rcbrt remainder remquo rhypot rint rnorm rnorm3d rnorm4d round rsqrt scalbln scalbn
+sin sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn"""
+_OF_CUDA = frozenset(
+    [*_MATH.split(), *(f"{name}f" for name in _MATH.split()), "labs", "llabs", "llmax", "llmin", "umax", "umin"]
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read, and for another try its errors, where bodies of functions are, where kernels have `__global__`."""
+
+    reading: Reading
+    faults: tuple[Fault, ...]
+    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
+    heads: frozenset[int]
+    incomplete: tuple[str, ...]  # instances of class templates without a layout
+
+
+@dataclass(frozen=True)
+class _Scope:
+    names: tuple[str, ...] = ()
+    extern_c: bool = False
+    start: int | None = None  # of `extern "C"` without braces
+
+
+@dataclass
+class _Names:
+    """What was found so far; the first of a name is the one."""
+
+    kernels: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)  # with what tells overloads apart
+    specialised: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)
+    declared: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    announced: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    constants: list[Constant] = field(default_factory=list)
+    references: dict[str, str] = field(default_factory=dict)
+    uses: dict[str, set[str]] = field(default_factory=dict)
+    numbers: dict[str, str] = field(default_factory=dict)
+    bodies: list[tuple[int, int]] = field(default_factory=list)
+    answers: dict[int, Answer] = field(default_factory=dict)
+    incomplete: dict[str, None] = field(default_factory=dict)
+
+
+class Walk:
+    """The declarations of a file and of the user's headers that it includes."""
+
+    def __init__(self, unit: TranslationUnit, path: str, texts: Mapping[str, str], faults: Sequence[Fault]) -> None:
+        self.unit, self.path = unit, path
+        self.faults = faults
+        self.texts = {name: Text(name, text) for name, text in texts.items()}
+        for fault in faults:
+            # A type that is known by its name alone is one still.
+            if fault.file in self.texts and not _OPAQUE.match(fault.said):
+                self.texts[fault.file].faults.append(fault.offset)
+        for text in self.texts.values():
+            text.faults.sort()
+        self.plain = {name: without_remarks(text.text) for name, text in self.texts.items()}
+        self.macros: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # macros with parameters
+        for name in self.texts:
+            for match in _DEFINE.finditer(self.plain[name]):
+                (self.functions if match[2] else self.macros).setdefault(
+                    match[1], match[3].replace("\\\n", " ").strip()
+                )
+        self.found = _Names()
+
+    def read(self, task: Task) -> Found:
+        """Return all that was read."""
+        text = task.text
+        for name, meaning in self._macro_types().items():
+            self.found.types.setdefault(name, meaning)
+        self._scope(self.unit.cursor, _Scope())
+        for at, question in enumerate(task.questions):
+            if question.type and (layout := self.found.answers.get(at, Answer()).layout):
+                self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
+        for name, meaning in self._macro_types(self.path).items():
+            self.found.aliases.setdefault(name, meaning)
+        kernels = self._kernels()
+        opening = opening_of(text, [kernel.start for kernel in kernels if not kernel.file])
+        found = self.found
+        file = SourceFile(
+            task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
+            tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
+        )  # fmt: skip
+        plain = self.plain[self.path]
+        heads = frozenset(
+            self.texts[self.path].place(kernel.start + match.start())
+            for kernel, _ in (*found.kernels, *found.specialised)
+            if not kernel.file
+            for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
+        )
+        answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
+        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads, tuple(found.incomplete))
+
+    # Scopes ----------------------------------------------------------------------------------------------------------
+
+    def _scope(self, parent: Cursor, scope: _Scope) -> None:
+        for cursor in parent.get_children():
+            if file_of(cursor) not in self.texts and cursor.kind not in (
+                CursorKind.LINKAGE_SPEC,
+                CursorKind.UNEXPOSED_DECL,
+            ):
+                continue
+            if cursor.kind == CursorKind.NAMESPACE:
+                name = "" if cursor.is_anonymous() else cursor.spelling
+                self._scope(cursor, replace(scope, names=(*scope.names, name)))
+            elif cursor.kind in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
+                self._linkage(cursor, scope)
+            elif cursor.kind in _FUNCTIONS:
+                self._function(cursor, scope)
+            elif cursor.kind in _RECORDS or cursor.kind in _TEMPLATES:
+                self._record(cursor, scope)
+            elif cursor.kind in _ALIASES:
+                self._alias(cursor, scope)
+            elif cursor.kind == CursorKind.ENUM_DECL:
+                self._name_type(cursor.spelling, scope, self._numbers(cursor))
+            elif cursor.kind == CursorKind.VAR_DECL:
+                self._variable(cursor)
+
+    def _linkage(self, cursor: Cursor, scope: _Scope) -> None:
+        place = span(cursor)
+        if place.file not in self.texts:
+            return
+        written = self.texts[place.file].slice(place.start, place.end)
+        match = re.match(r'extern\s*"C"\s*(\{)?', written)
+        start = None if match is None or match[1] else place.start
+        self._scope(cursor, replace(scope, extern_c=scope.extern_c or match is not None, start=start))
+
+    def _faulty(self, cursor: Cursor) -> bool:
+        """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
+        members start as."""
+        place = span(cursor)
+        faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
+        if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
+            within = [span(child) for child in cursor.get_children() if child.kind in _MEMBERS]
+            faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
+        return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
+
+    def _plain(self, place: Span) -> str:
+        """Return a piece of a text without comments and strings."""
+        text = self.texts[place.file]
+        return self.plain[place.file][text.at(place.start) : text.at(place.end)]
+
+    # Types -----------------------------------------------------------------------------------------------------------
+
+    def _name_type(self, name: str, scope: _Scope, meaning: str, *, alias: bool = False) -> None:
+        for one in dict.fromkeys((name, qualified((*scope.names, name)))):
+            if one and one != meaning:
+                self.found.types.setdefault(one, meaning)
+                if alias:
+                    self.found.aliases.setdefault(one, meaning)
+
+    def _alias(self, cursor: Cursor, scope: _Scope) -> None:
+        if cursor.spelling.startswith(QUERY):
+            self._answer(cursor)
+            return
+        if self._faulty(cursor):
+            return
+        kind = cursor.underlying_typedef_type
+        declared = kind.get_canonical().get_declaration()
+        if kind.get_canonical().kind == TypeKind.ENUM:
+            self._name_type(cursor.spelling, scope, self._numbers(declared))
+        elif declared.is_anonymous() or bare(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
+            self._name_type(cursor.spelling, scope, f"struct {cursor.spelling}")
+        else:
+            self._name_type(cursor.spelling, scope, plain(kind), alias=file_of(cursor) == self.path)
+        if kind.get_canonical().kind == TypeKind.RECORD:
+            self._lay_out(cursor.spelling, scope, kind)
+
+    def _numbers(self, cursor: Cursor) -> str:
+        """Return the type of an enumeration's numbers: int, where it does not say and they fit."""
+        kind, place = bare(cursor.enum_type), span(cursor)
+        head = self.plain[place.file][self.texts[place.file].at(place.start) :] if place.file in self.plain else ""
+        return "int" if kind == "unsigned int" and ":" not in head.partition("{")[0] else kind
+
+    def _record(self, cursor: Cursor, scope: _Scope) -> None:
+        if not cursor.spelling or not cursor.is_definition():
+            return
+        place = span(cursor)
+        if place.file in self.texts:
+            words = set(_USED.findall(self._plain(place)))
+            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+        for child in cursor.get_children():
+            if child.kind in _METHODS:
+                self._body(child)
+        if cursor.kind in _TEMPLATES or cursor.is_anonymous():
+            return
+        name = respelled(cursor.displayname) or cursor.spelling
+        self._name_type(name, scope, f"struct {name}")
+        self._lay_out(name, scope, cursor.type)
+        for child in cursor.get_children():
+            if child.kind in _ALIASES:
+                inner = _Scope((*scope.names, name))
+                kind = child.underlying_typedef_type
+                for one in (f"{name}::{child.spelling}", qualified((*inner.names, child.spelling))):
+                    self.found.types.setdefault(one, bare(kind))
+                    if file_of(child) == self.path:
+                        self.found.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
+            elif child.kind in _RECORDS:
+                self._record(child, _Scope((*scope.names, name)))
+
+    def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
+        layout = layout_of(kind, self._faulty)
+        self._note_instance(kind)
+        if layout:
+            for one in (name, qualified((*scope.names, name))):
+                self.found.layouts.setdefault(one, replace(layout, ctype=name))
+
+    def _note_instance(self, kind: Type) -> None:
+        """Lay out an instance of a class template, or note that nothing has made it complete."""
+        canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
+        name = bare(canonical)
+        declared = canonical.get_declaration()
+        if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
+            return
+        if canonical.get_size() < 0:
+            self.found.incomplete.setdefault(name)
+        elif layout := layout_of(canonical, self._faulty):
+            self.found.layouts.setdefault(name, layout)
+
+    def _uniform(self) -> dict[str, str]:
+        """Return for each struct whose members are all of one type that type and how many they are."""
+        found = {}
+        for name, layout in self.found.layouts.items():
+            kinds, nbytes = numbers_in(layout)
+            if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
+                (kind,) = kinds
+                found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // BYTES[kind]}"
+        return found
+
+    def _macro_types(self, path: str = "") -> dict[str, str]:
+        """Return the macros that may stand for types, those of one file or of all."""
+        names = self.macros
+        if path:
+            own = {match[1] for match in _DEFINE.finditer(self.plain[path]) if not match[2]}
+            names = {name: value for name, value in names.items() if name in own}
+        return {name: value for name, value in names.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
+
+    # Functions -------------------------------------------------------------------------------------------------------
+
+    def _body(self, cursor: Cursor) -> None:
+        body = next((one for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT), None)
+        if body is not None and (place := span(body)).file == self.path:
+            self.found.bodies.append((place.start, place.end))
+
+    def _function(self, cursor: Cursor, scope: _Scope) -> None:
+        self._body(cursor)
+        if has(cursor, CursorKind.CUDAGLOBAL_ATTR):
+            self._kernel(cursor, scope)
+            return
+        place = span(cursor)
+        if place.file in self.texts and cursor.is_definition():
+            words = set(_USED.findall(self._plain(place))) - local_names(cursor)
+            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+
+    def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
+        place = span(cursor)
+        text = self.texts.get(place.file)
+        if text is None:
+            return
+        start = place.start if scope.start is None else scope.start
+        start = text.place(_with_brackets(text.text, text.at(start)))
+        formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
+        hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
+        parameters = tuple(parameter_of(one, text, hidden) for one in formal)
+        if cursor.kind == CursorKind.FUNCTION_DECL:
+            for one in formal:
+                self._note_instance(one.type)
+        key = tuple(plain(one.type.get_canonical()) for one in formal)
+        name = cursor.spelling.partition("<")[0]
+        whole = qualified((*scope.names, name))
+        self.found.declared.add((whole, key))
+        written = text.slice(start, place.end)
+        if "{" not in written:
+            written = _pretty(cursor)  # by a macro
+        comment = comment_above(text.text, text.at(start))
+        if not cursor.is_definition():
+            if comment:
+                self.found.announced.setdefault((whole, key), comment)
+            return
+        location = cursor.location
+        kernel = Kernel(
+            name=name, qualified_name=whole, parameters=parameters, comment=comment, line=location.line,
+            extern_c=scope.extern_c, template_parameters=_of_template(cursor, text), start=text.at(start),
+            end=text.at(place.end), text=written, expression=whole,
+            file="" if place.file == self.path else place.file,
+            names=frozenset(_USED.findall(self._plain(place))) - local_names(cursor),
+        )  # fmt: skip
+        specialised = re.match(r"template\s*<\s*>", kernel.text)
+        (self.found.specialised if specialised else self.found.kernels).append((kernel, key))
+
+    def _kernels(self) -> tuple[Kernel, ...]:
+        found = self.found
+        kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
+        for kernel, key in found.kernels:
+            kept.setdefault((kernel.qualified_name, key), kernel)
+        primary = {name for name, _ in kept}
+        for kernel, key in found.specialised:  # reached through its primary template; alone it stands for itself
+            if kernel.qualified_name not in primary:
+                kept.setdefault((kernel.qualified_name, key), kernel)
+        counts = Counter(name for name, _ in found.declared)
+        for name, body in (*self.macros.items(), *self.functions.items()):
+            found.uses.setdefault(name, set()).update(_USED.findall(body))
+        made = [
+            replace(
+                kernel,
+                comment=kernel.comment or found.announced.get(key, ""),
+                overloaded=counts[kernel.qualified_name] > 1 or kernel.qualified_name in _OF_CUDA,
+                names=self._reached(kernel.names),
+            )
+            for key, kernel in kept.items()
+        ]
+        return tuple(sorted(made, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
+
+    def _reached(self, names: frozenset[str]) -> frozenset[str]:
+        reached: set[str] = set()
+        waiting = set(names)
+        while waiting:
+            reached |= waiting
+            waiting = {name for one in waiting for name in self.found.uses.get(one, ())} - reached
+        return frozenset(reached)
+
+    # Variables -------------------------------------------------------------------------------------------------------
+
+    def _variable(self, cursor: Cursor) -> None:
+        kind = cursor.type
+        if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(
+            ("texture<", "surface<")
+        ):
+            self.found.references[cursor.spelling] = bare(kind.get_canonical())
+        if file_of(cursor) not in self.texts:
+            return
+        if (
+            kind.is_const_qualified()
+            and numpy_type(bare(kind.get_canonical()))
+            and (value := _whole(cursor)) is not None
+        ):
+            self.found.numbers.setdefault(cursor.spelling, str(value))
+        if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
+            return
+        faulty = self._faulty(cursor)
+        extents: list[int] = []
+        while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY):
+            extents.append(kind.element_count if kind.kind == TypeKind.CONSTANTARRAY else 0)
+            kind = kind.element_type
+        layout = None if faulty else layout_of(kind, self._faulty)
+        place = span(cursor)
+        behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
+        starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
+        self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
+
+    # Answers ---------------------------------------------------------------------------------------------------------
+
+    def _answer(self, cursor: Cursor) -> None:
+        name = cursor.spelling.removeprefix(QUERY)
+        if not name.isdigit():
+            return
+        kind = cursor.underlying_typedef_type.get_canonical()
+        failed = self._faulty(cursor)
+        function = kind.get_pointee() if kind.kind == TypeKind.POINTER else None
+        if failed:
+            answer = Answer()
+        elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
+            sugared = list(cursor.underlying_typedef_type.get_canonical().get_pointee().argument_types())
+            parameters = tuple(parameter_from("", one) for one in sugared)
+            answer = Answer(parameters, None, dict(self._layouts_of(sugared)))
+        else:
+            answer = Answer(None, layout_of(kind, self._faulty))
+        self.found.answers[int(name)] = answer
+
+    def _layouts_of(self, kinds: Sequence[Type]) -> Iterator[tuple[str, Layout]]:
+        for kind in kinds:
+            one = kind.get_pointee() if kind.kind == TypeKind.POINTER else kind
+            if one.get_canonical().kind == TypeKind.RECORD and (layout := layout_of(one, self._faulty)):
+                yield bare(one), layout
+
+
+def _of_template(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
+    return template_parameters(cursor, text) if cursor.kind == CursorKind.FUNCTION_TEMPLATE else ()
+
+
+def _pretty(cursor: Cursor) -> str:
+    """Return a function as the parser understands it, macros replaced."""
+    function = conf.lib.clang_getCursorPrettyPrinted
+    function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
+    return str(function(cursor, None))
+
+
+def _whole(cursor: Cursor) -> int | None:
+    """Return the whole number that a constant is, None for another."""
+    library = conf.lib
+    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], c_void_p
+    library.clang_EvalResult_getKind.argtypes = [c_void_p]
+    library.clang_EvalResult_getAsLongLong.argtypes = [c_void_p]
+    library.clang_EvalResult_getAsLongLong.restype = c_longlong
+    result = library.clang_Cursor_Evaluate(cursor)
+    if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
+        return None
+    return int(library.clang_EvalResult_getAsLongLong(result))
+
+
+def _with_brackets(text: str, start: int) -> int:
+    """Return where a declaration begins: with `[[nodiscard]]` before its first word."""
+    before = re.search(r"(?:\[\[[^\[\]]*\]\]\s*)+\Z", text[max(start - 200, 0) : start])
+    return start - len(before[0]) if before else start

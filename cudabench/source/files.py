@@ -1,0 +1,74 @@
+"""CUDA sources as records: a file with its headers as the compiler sees it, or a text alone."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from cudabench.errors import CudabenchError, no_such_file
+from cudabench.reading import open_bytes
+from cudabench.source import clang_parse
+from cudabench.source.records import SourceFile, Task
+
+MOST_BYTES = 16 << 20  # of a source file
+
+
+def read_file(
+    path: str | Path,
+    defines: Mapping[str, str] | None = None,
+    folders: Sequence[str | Path] = (),
+    std: str | None = None,
+) -> SourceFile:
+    """Read a file as the compiler does: with what macros, conditions and headers of the user's own make of it.
+
+    `defines` are macros of the command line; headers are found beside the file and in `folders`, and count as read by
+    this command line, too. Raises CudabenchError where it is missing, a directory, unreadable or not a text.
+    """
+    task = Task(
+        str(path), text_of(path).replace("\r\n", "\n"), str(Path(path).parent), tuple(map(str, folders)),
+        tuple((defines or {}).items()), std,
+    )  # fmt: skip
+    return clang_parse.read(task).file
+
+
+def parse_text(text: str, path: str | Path) -> SourceFile:
+    """Return what a text declares, without what it includes; `path` is only recorded."""
+    return clang_parse.read(Task(str(path), text.replace("\r\n", "\n"))).file
+
+
+def text_of(path: str | Path) -> str:
+    """Return the text of a file; errors as of `read_file`.
+
+    What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
+    """
+    path = Path(path)
+    try:
+        with open_bytes(path) as stream:
+            raw = stream.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise no_such_file(path, "*.cu") from None
+    except IsADirectoryError:
+        raise CudabenchError(f"{path} is a directory: name a .cu file in it.") from None
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(raw) > MOST_BYTES:
+        raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MiB: a source file has less.")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise CudabenchError(f"{path} is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    if "\0" in text:
+        raise CudabenchError(f"{path} is not a source file: it holds NUL bytes.")
+    return text
+
+
+def without_kernels(text: str, keep: Collection[str]) -> str:
+    """Return a file's text with nothing in place of the kernels that are not called so; all else keeps its line."""
+    kernels = parse_text(text, "").kernels
+    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro may write several
+    for start, end in sorted({(kernel.start, kernel.end) for kernel in kernels} - kept, reverse=True):
+        text = text[:start] + "\n" * text.count("\n", start, end) + text[end:]
+    return text

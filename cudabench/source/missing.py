@@ -1,0 +1,235 @@
+"""What stands in for names that a file takes from headers that are not there: opaque types, and macros of no meaning.
+
+A parser takes an unknown type for int. With a declaration in front that says no more than "a type", it keeps the name,
+and whoever needs to know what it is asks the user. Only names outside of functions' bodies matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cudabench.source.declared import Found
+from cudabench.source.parameters import says_restrict
+from cudabench.source.words import split, without_remarks, words_of
+
+ROUNDS = 4  # a name may hide another
+MOST = 100  # names
+_UNKNOWN = re.compile(
+    r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
+    r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
+)
+_NOT_A_TYPE = re.compile(r"template argument for template type parameter must be a type")
+_NOT_A_VALUE = re.compile(r"template argument for non-type template parameter must be an expression")
+_HEADERS = {
+    **dict.fromkeys(("half", "half2", "__half", "__half2", "nv_half"), "cuda_fp16.h"),
+    **dict.fromkeys(("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162"), "cuda_bf16.h"),
+    **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), "cuda_fp8.h"),
+    **dict.fromkeys(("cuComplex", "cuFloatComplex", "cuDoubleComplex"), "cuComplex.h"),
+    **dict.fromkeys(("cufftReal", "cufftDoubleReal", "cufftComplex", "cufftDoubleComplex"), "cufft.h"),
+    "CUtensorMap": "cuda.h",
+}
+_OF_TRAITS = re.compile(
+    r"enable_if|conditional|is_same|remove_|integral_constant|is_integral|is_floating|type_identity"
+)
+_KEYWORDS = frozenset(
+    """alignas auto bool char class const constexpr consteval decltype double enum explicit extern float inline int long
+    noexcept register requires restrict short signed static struct template typename union unsigned void volatile
+    __attribute__ __global__ __device__ __host__ __launch_bounds__ __restrict__ __restrict __forceinline__ __noinline__
+    __cluster_dims__ __block_size__ __maxnreg__ __align__ __declspec __pragma _Pragma __inline__ __extension__
+    __grid_constant__""".split()  # noqa: SIM905
+)
+
+
+@dataclass
+class _Type:
+    """An opaque type: for a template whether each parameter is a value; what stands inside of it."""
+
+    values: list[bool] | None = None
+    inner: dict[str, _Type] = field(default_factory=dict)
+    scope: bool = False  # a namespace
+
+
+@dataclass
+class Missing:
+    """What a file lacks, as far as it is known."""
+
+    types: dict[str, _Type] = field(default_factory=dict)
+    macros: dict[str, str] = field(default_factory=dict)
+    headers: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def text(self) -> str:
+        """Return the declarations that stand in for it."""
+        lines = [f"#include <{name}>" for name in sorted(self.headers)]
+        lines += [f"#define {name} {value}" for name, value in self.macros.items()]
+        lines += _declared(self.types)
+        return "\n".join(lines) + "\n"
+
+    def learn(self, found: Found, name: str, text: str) -> bool:
+        """Learn from the errors of a reading of a file, called `name` by the parser; tell whether there is more."""
+        if not found.faults:
+            return False
+        before = self.text()
+        text = text if text.isascii() else text.encode().decode("latin-1")  # places are bytes
+        places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
+        places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
+        if places:
+            plain = without_remarks(text)
+            self._learn_macros(plain, found.heads, {at for at, _ in places})
+            for at, said in places:
+                self._learn(plain, at, said)
+        return self.text() != before and self.count < MOST
+
+    # Macros ----------------------------------------------------------------------------------------------------------
+
+    def _learn_macros(self, text: str, read: frozenset[int], places: set[int]) -> None:
+        """Learn words in the heads of kernels that were not read whole: they say nothing that matters here."""
+        for start, at, end in _heads(text):
+            if at in read and not any(start <= place <= end for place in places):
+                continue
+            if not any(start <= place <= end + 1 for place in places):
+                continue
+            for word, called in _odd_words(text[start:end]):
+                if not re.search(rf"^[ \t]*#[ \t]*define[ \t]+{word}\b", text, re.M):
+                    value = "__restrict" if "restrict" in word.lower() else ""
+                    self.macros.setdefault(f"{word}(...)" if called else word, value)
+                    self.count += 1
+
+    # Types -----------------------------------------------------------------------------------------------------------
+
+    def _learn(self, text: str, at: int, said: str) -> None:
+        if _NOT_A_TYPE.search(said) or _NOT_A_VALUE.search(said):
+            self._flip(text, at, value=bool(_NOT_A_TYPE.search(said)))
+            return
+        if not _UNKNOWN.search(said):
+            return
+        chain, template, end = _chain(text, at)
+        if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS or _is_declared(chain[0], text):
+            return
+        if len(chain) == 1 and (header := _HEADERS.get(chain[0])):
+            self.headers.add(header)
+            return
+        if chain[0] == "std" and (_OF_TRAITS.match(chain[1]) if len(chain) > 1 else False):
+            self.headers.add("type_traits")
+            return
+        if chain[0] == "std" and chain[1:] in (["array"], ["pair"]):
+            self.headers.add("array")
+            return
+        given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
+        if len(chain) == 1 and not template and "undeclared identifier" in said and not given:
+            return  # a value
+        self.count += 1
+        inside = self.types
+        dependent = bool(re.search(r"\btypename\s*(?:::)?\s*\Z", text[: end[0]]))
+        for place, scope in enumerate(chain[:-1]):
+            known = inside.setdefault(scope, _Type(scope=not dependent and place < len(chain) - 1))
+            inside = known.inner
+        one = inside.setdefault(chain[-1], _Type())
+        if template and not one.scope:
+            parts = split(words_of(text[end[1] + 1 : _closing(text, end[1])]), ",")
+            values = [bool(re.match(r"[\d'-]|true$|false$|sizeof$", "".join(part[:1]))) for part in parts]
+            have = one.values or []
+            one.values = [*have, *values[len(have) :]]
+
+    def _flip(self, text: str, at: int, *, value: bool) -> None:
+        """Learn what a template takes at a place: a type or a value."""
+        depth = commas = 0
+        for place in range(at - 1, max(at - 2000, -1), -1):
+            depth += (text[place] in ")]>}") - (text[place] in "([<{")
+            if text[place] == "," and depth == 0:
+                commas += 1
+            if depth < 0:
+                chain, _, _ = _chain(text, place - 1)
+                inside, one = self.types, None
+                for name in chain:
+                    one = inside.get(name)
+                    inside = one.inner if one else {}
+                if one is not None and one.values and commas < len(one.values):
+                    one.values[commas] = value
+                return
+
+
+def _is_declared(name: str, text: str) -> bool:
+    """Tell whether a text declares a name itself, so that it is another that is not known."""
+    own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
+    return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
+
+
+def _declared(types: dict[str, _Type]) -> Iterator[str]:
+    for name, one in types.items():
+        inner = " ".join(_declared(one.inner))
+        if one.scope:
+            yield f"namespace {name} {{ {inner} }}"
+        elif one.values is not None:
+            kinds = ", ".join("auto = 0" if value else "class = void" for value in one.values)
+            yield f"template <{kinds}> struct {name};"
+        else:
+            yield f"struct {name} {{ {inner} }};" if inner else f"struct {name};"
+
+
+def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
+    """Return the name at a place with its scopes, whether it is that of a template, and where it begins and ends."""
+    start = end = at
+    while start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    before = re.search(r"(?:[^\W\d]\w*\s*::\s*)+\Z", text[max(start - 300, 0) : start])
+    start -= len(before[0]) if before else 0
+    found = re.compile(r"[^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*").match(text, start)
+    if found is None:
+        return [], False, (at, at)
+    end = found.end()
+    behind = re.compile(r"\s*<(?![<=])").match(text, end)
+    return re.split(r"\s*::\s*", found[0]), behind is not None, (start, behind.end() - 1 if behind else end)
+
+
+def _closing(text: str, at: int) -> int:
+    """Return where the `<` at a place is closed."""
+    depth = 0
+    for place in range(at, min(len(text), at + 2000)):
+        depth += (text[place] in "(<[") - (text[place] in ")>]")
+        if depth == 0:
+            return place
+    return at
+
+
+def _heads(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield for each `__global__` of a text where its declaration begins, where the word is, where the head ends."""
+    for match in re.finditer(r"\b__global__\b", text):
+        begin = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
+        line = text.rfind("\n#", 0, match.start())
+        if line > begin:
+            begin = text.find("\n", line + 1)
+        depth = 0
+        for end in range(match.end(), min(len(text), match.end() + 20_000)):
+            depth += (text[end] in "([") - (text[end] in ")]")
+            if depth <= 0 and text[end] in "{;":
+                yield begin + 1, match.start(), end
+                break
+
+
+def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
+    """Yield the words of a kernel's head that are neither its name nor C++, and whether each is called."""
+    words = words_of(head)
+    outside: list[tuple[int, bool]] = []  # names, and whether a bracket follows
+    depth = angles = 0
+    for at, word in enumerate(words):
+        angles += (word == "<") - (word == ">") if depth == 0 else 0
+        if depth == 0 and angles == 0 and re.match(r"[^\W\d]", word) and word not in _KEYWORDS:
+            outside.append((at, words[at + 1 : at + 2] in (["("], ["<"])))
+        depth += (word in "([") - (word in ")]")
+    called = [at for at, follows in outside if follows]
+    lower = [at for at in called if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", words[at])]
+    name = (lower or called or [-1])[-1]
+    for at, follows in outside:
+        scope = "::" in (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2])
+        if at != name and not scope:
+            yield words[at], follows
+    opening = words.index("(", name) if "(" in words[name:] else len(words)
+    for at in range(opening, len(words)):
+        if not re.match(r"[^\W\d]", words[at]) or words[at] in _KEYWORDS or at == opening:
+            continue
+        starred = words[at - 1] == "*" and re.match(r"[^\W\d]", "".join(words[at + 1 : at + 2]))
+        if starred or says_restrict(at - opening, words[opening:]):
+            yield words[at], False

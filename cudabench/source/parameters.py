@@ -1,0 +1,151 @@
+"""The parameters of kernels and templates, from the parser's types and the words of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import repeat
+
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
+
+from cudabench.source.cursors import Text, span
+from cudabench.source.records import Parameter, TemplateParameter
+from cudabench.source.words import closing_bracket, spell, split, words_of
+
+_ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
+_FUNCTIONS = (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO)
+_QUALIFIERS = frozenset(["const", "volatile", "register", "restrict", "__restrict__", "__restrict"])
+_ATTRIBUTES = frozenset(["__attribute__", "__align__", "alignas", "__builtin_align__"])
+DEPENDENT = "type-parameter-"
+
+
+def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Parameter:
+    """Return a parameter of a function; `macros` are the words of the text that are not what they seem."""
+    place = span(cursor)
+    written = _words(text.slice(place.start, place.end)) if place.file == text.path else []
+    faulty = bool(text.faults_in(place.start, place.end))
+    found = parameter_from(cursor.spelling, cursor.type)
+    restrict = found.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
+    if faulty:
+        found = _as_written(cursor.spelling, written)
+    elif not set(written) & set(macros):
+        own = _type_in(written, cursor.spelling, found.pointer)
+        found = replace(found, type=own or found.type)
+    return replace(found, restrict=restrict)
+
+
+def says_restrict(at: int, words: Sequence[str]) -> bool:
+    """Tell whether a word of a parameter is `__restrict__` or a macro for it: ns::Restrict and what stands in a
+    template's list are types."""
+    before = words[:at]
+    return "restrict" in words[at].lower() and before[-1:] != ["::"] and before.count("<") == before.count(">")
+
+
+def parameter_from(name: str, kind: Type) -> Parameter:
+    """Return a parameter by its name and type."""
+    canonical = kind.get_canonical()
+    meaning = "" if DEPENDENT in canonical.spelling else plain(canonical)
+    pointee = None
+    if canonical.kind in _ARRAYS:
+        pointee = (kind if kind.kind in _ARRAYS else canonical).element_type
+        meaning = meaning and f"{plain(pointee.get_canonical())}*"
+    elif canonical.kind == TypeKind.POINTER and canonical.get_pointee().kind not in _FUNCTIONS:
+        sugared = kind.get_pointee()
+        pointee = sugared if sugared.kind != TypeKind.INVALID else canonical.get_pointee()
+    if pointee is None:
+        return Parameter(name, bare(kind), meaning=meaning)
+    element = pointee
+    while element.kind in _ARRAYS:
+        element = element.element_type
+    const = pointee.is_const_qualified() or element.is_const_qualified()
+    return Parameter(name, bare(pointee), True, const, kind.is_restrict_qualified(), meaning)
+
+
+def bare(kind: Type) -> str:
+    """Return a type in one spelling, without const."""
+    return spell(_unqualified(words_of(kind.spelling)))
+
+
+def _unqualified(words: Sequence[str]) -> list[str]:
+    """Return the words of a type without const and the like, but for what templates are given."""
+    depth, found = 0, []
+    for word in words:
+        depth += (word == "<") - (word == ">")
+        if depth > 0 or word not in _QUALIFIERS:
+            found.append(word)
+    return found
+
+
+def plain(kind: Type) -> str:
+    """Return a type in one spelling."""
+    return spell(word for word in words_of(kind.spelling) if word != "__restrict")
+
+
+def _words(written: str) -> list[str]:
+    """Return the words of a parameter without its default, attributes and what says where it is kept."""
+    words = split(words_of(written), "=")[0] if written else []
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        if words[at : at + 2] == ["[", "["]:
+            at = closing_bracket(words, at) + 1
+        elif words[at] in _ATTRIBUTES and words[at + 1 : at + 2] == ["("]:
+            at = closing_bracket(words, at + 1) + 1
+        else:
+            if words[at] not in ("__grid_constant__", "volatile", "register"):
+                found.append(words[at])
+            at += 1
+    return found
+
+
+def _type_in(words: list[str], name: str, pointer: bool) -> str:
+    """Return a parameter's type, or what it points at, in the words of the source; '' where they do not show it."""
+    if "(" in words or (name and name not in words):
+        return ""
+    dimensions: list[str] = []
+    if "[" in words:
+        cut = words.index("[")
+        words, dimensions = words[:cut], words[cut:]
+    if name:
+        if words[-1:] != [name]:
+            return ""
+        words = words[:-1]
+    if dimensions:
+        words, dimensions = [*words, "*"], dimensions[closing_bracket(dimensions, 0) + 1 :]
+    if pointer:
+        if "*" not in words or ">" in words[len(words) - words[::-1].index("*") :]:
+            return ""
+        words = words[: len(words) - 1 - words[::-1].index("*")]
+    return spell([*_unqualified(words), *dimensions])
+
+
+def _as_written(name: str, words: list[str]) -> Parameter:
+    """Return a parameter whose type the parser does not know, by its words."""
+    pointer = "*" in words and "(" not in words
+    ctype = _type_in(words, name, pointer) or spell(_unqualified(words))
+    before = words[: len(words) - 1 - words[::-1].index("*")] if pointer else []
+    return Parameter(name, ctype, pointer, "const" in before)
+
+
+def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
+    """Return the parameters of a template."""
+    kinds = (
+        CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
+        CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
+    )  # fmt: skip
+    found = []
+    for child in cursor.get_children():
+        if child.kind not in kinds:
+            continue
+        place = span(child)
+        words = words_of(text.slice(place.start, place.end)) if place.file == text.path else []
+        head, *default = split(words, "=")
+        name = child.spelling
+        if name and head[-1:] == [name]:
+            head = head[:-1]
+        dots = "..." if spell(head).endswith("...") else ""
+        kind = ["typename" if word == "class" else word for word in head if word not in ("const", ".")]
+        if child.kind == CursorKind.TEMPLATE_NON_TYPE_PARAMETER and not kind:
+            kind = [bare(child.type)]
+        found.append(TemplateParameter(name, spell(kind) + dots, spell(default[0]) if default else ""))
+    return tuple(found)

@@ -1,0 +1,94 @@
+"""The words of a C++ text: cut, put together, split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_LEXEME = re.compile(
+    r"""
+      (?P<remark> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+    | (?P<word>   (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
+                  | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+                  | [^\W\d]\w* | \.?\d(?:[eEpP][+-]|'?\w|\.)* | :: | \S )
+    """,
+    re.X | re.S,
+)
+_REMARK_OR_QUOTED = re.compile(
+    r"""
+      (?P<remark> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+    | (?P<kept>   \d(?:'?\w)+ )
+    | (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
+    | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+    """,
+    re.X | re.S,
+)
+_NAME = re.compile(r"[^\W\d]\w*")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, comments left out."""
+    return [match["word"] for match in _LEXEME.finditer(text) if match["word"] is not None]
+
+
+def without_remarks(text: str) -> str:
+    """Return a text with blanks in place of comments and of what strings hold; each place stays."""
+    return _REMARK_OR_QUOTED.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    found = match[0]
+    if match["kept"]:
+        return found
+    if match["remark"]:
+        return re.sub(r"[^\n]", " ", found)
+    return found[0] + re.sub(r"[^\n]", " ", found[1:-1]) + found[-1:] * (len(found) > 1)
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word is a name or a keyword."""
+    return _NAME.fullmatch(word) is not None
+
+
+def spell(words: Iterable[str]) -> str:
+    """Words in one spelling: a space between names and behind commas, none elsewhere."""
+    text = ""
+    for word in words:
+        gap = text[-1:].isalnum() or text[-1:] in ("_", ">")
+        if text and (text[-1] == "," or (gap and (word[0].isalnum() or word[0] in "_("))):
+            text += " "
+        text += word
+    return text
+
+
+def respelled(text: str) -> str:
+    """Return a text in the spelling of `spell`: 'float *' becomes 'float*'."""
+    return spell(words_of(text))
+
+
+def split(words: Sequence[str], separator: str) -> list[list[str]]:
+    """Split at separators outside all brackets, angle ones included; a shift opens none."""
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for index, word in enumerate(words):
+        shift = word == "<" and "<" in (*words[max(index - 1, 0) : index], *words[index + 1 : index + 2])
+        if word in ("(", "[", "{", "<") and not shift:
+            depth += 1
+        elif word in (")", "]", "}", ">") and depth > 0:
+            depth -= 1
+        if word == separator and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def closing_bracket(words: Sequence[str], position: int) -> int:
+    """The index of what closes the bracket at `position`, or of the last word where nothing does."""
+    opening, closing, depth = words[position], _BRACKETS[words[position]], 0
+    for index in range(position, len(words)):
+        depth += (words[index] == opening) - (words[index] == closing)
+        if depth == 0:
+            return index
+    return len(words) - 1
