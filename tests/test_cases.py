@@ -64,8 +64,8 @@ def test_unknown_kernel(wanted: str, message: str) -> None:
     ("request_", "message"),
     [
         (Request(block=(64, 32)), "2048 threads; CUDA allows 1024 a block, such as 64 x 16"),
-        (Request(block=(0, 8)), "each number is at least 1"),
-        (Request(block=(-32, 8)), "each number is at least 1"),
+        (Request(block=(0, 8)), "each dimension must be at least 1"),
+        (Request(block=(-32, 8)), "each dimension must be at least 1"),
         (Request(block=(2048,)), "2048 threads"),
         (Request(size=(0, 5)), "out of range"),
         (Request(size=(5, -1)), "out of range"),
@@ -73,7 +73,7 @@ def test_unknown_kernel(wanted: str, message: str) -> None:
         (Request(size=(2**31, 1)), "out of range"),
         (Request(dtype="float23"), "Did you mean 'float32'"),
         (Request(kernels=("naive-row",), grid=(1, 1)), "it takes 128 x 512; leave --grid out"),
-        (Request(kernels=("naive-row",), grid=(0, 1)), "each number is at least 1"),
+        (Request(kernels=("naive-row",), grid=(0, 1)), "each dimension must be at least 1"),
         (Request(kernels=("naive-row",), size=(10**6, 1), block=(32, 1)), "CUDA allows at most 65535"),
         (Request(kernels=("naive-row",), grid=(128, 65536)), "CUDA allows at most 65535"),
     ],
@@ -232,7 +232,7 @@ def test_missing_source() -> None:
 def test_defines() -> None:
     """NAME=VALUE and NAME are macros, other words are refused."""
     assert cases.parse_defines(["A=1", "B", "C=x=y"]) == {"A": "1", "B": "1", "C": "x=y"}
-    with pytest.raises(UsageError, match="names no macro"):
+    with pytest.raises(UsageError, match="does not name a macro"):
         cases.parse_defines(["2x=1"])
 
 

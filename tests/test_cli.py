@@ -66,7 +66,7 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
         (["transpose", "-t", "uint8"], 2, "has no kernels for 'uint8'"),
         (["transpose", "--source", "none.cu"], 1, "none.cu: no such file"),
         (["transpose", "--json", "no/r.json"], 1, "the folder no does not exist"),
-        (["transpose", "-D", "2=3"], 2, "names no macro"),
+        (["transpose", "-D", "2=3"], 2, "does not name a macro"),
         (["transpose", "-d", "tpu"], 2, "'tpu' is not a device"),
         (["transpose", "-d", "sim:x"], 2, "'x' is not an architecture"),
         (["transpose", "-d", "sim", "--min-bandwidth", "5"], 5, "needs a GPU"),

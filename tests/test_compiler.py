@@ -20,6 +20,7 @@ from cudabench.errors import CompilerError, DeviceUnusable, NeedsArchitecture, U
 from cudabench.toolchain import compiler, nvrtc, toolkit
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
 from cudabench.toolchain.host_code import without_host_code
+from cudabench.toolchain.names import wrong_name
 from cudabench.toolchain.record import Backend, Compiled, Refused
 
 BACKENDS = [
@@ -93,6 +94,20 @@ def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
     with pytest.raises(UsageError, match=rf"'{name}' names no kernel of names.cu, or more than one: it has template"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        ('cudabench-names(3): error: identifier "g" is undefined\n', "g"),
+        ("__nv_name_map(2): error: name\n  #pragma nv_mangled_name g\n", "g"),
+        ('k.cu(7): error: identifier "x" is undefined\ncudabench-names(3): error: no instance\n', None),
+        ("nvcc fatal : Unsupported gpu architecture 'compute_20'\n", None),
+    ],
+)
+def test_a_wrong_name_is_the_only_fault(log: str, name: str | None) -> None:
+    """Both compilers' complaints of a name are read; beside an error of the file, or another fault, they are not it."""
+    assert wrong_name(log, ["f", "g"]) == name
 
 
 @rest_slow

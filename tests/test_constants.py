@@ -147,7 +147,7 @@ def test_shared_memory_follows_the_stages(stages: int | None, nbytes: int) -> No
         ("transpose -k tile-rows -D TILE=128", "64 KiB of shared memory, and a block has 48 KiB"),
         ("solve -k blocked -D WIDEST=16 -D PANEL=128", "256 or more"),
         ("blur -k strip --radius 7 --channels 4 -D BYTES=4", "reaches over all 32 lanes"),
-        ("matmul -D STAGE=4", "names no constant of matmul.cu.*Did you mean 'STAGES'"),
+        ("matmul -D STAGE=4", "is not a constant of matmul.cu.*Did you mean 'STAGES'"),
         ("matmul -D WTILE_M=64", "follows from the others and cannot be set"),
         ("blur -D RADIUS=3", "--radius sets RADIUS"),
         ("transpose -D BDIMX=8", "--block sets BDIMX"),
@@ -232,6 +232,15 @@ def test_what_has_no_value(name: str) -> None:
     """What is no number is said to be none, a circle too."""
     with pytest.raises(NotANumber):
         of(TEXT)[name]
+
+
+def test_macros_of_macros_are_bounded() -> None:
+    """Macros that add each other up cost one evaluation each, and those that square each other fill no memory."""
+    doubled = "#define A0 1\n" + "".join(f"#define A{at + 1} A{at}+A{at}\n" for at in range(50))
+    assert of(doubled)["A50"] == 1 << 50
+    squared = "#define A0 9\n" + "".join(f"#define A{at + 1} A{at}*A{at}\n" for at in range(50))
+    with pytest.raises(NotANumber, match="over 128 bits"):
+        of(squared)["A50"]
 
 
 EXPRESSION = st.recursive(

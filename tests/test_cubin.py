@@ -6,7 +6,8 @@ import pytest
 
 from cudabench.measure import floors
 from cudabench.model import DeviceInfo
-from cudabench.toolchain.cubin import declared_at, plain_name
+from cudabench.symbols import plain_name
+from cudabench.toolchain.cubin import declared_at
 
 SOURCE = """static __device__ int counter;
 namespace { __device__ int hidden; }

@@ -220,7 +220,11 @@ def test_a_revision_reaches_no_file_outside_the_tree(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "said"),
-    [("none:k.cu", "is no revision"), ("HEAD:other.cu", "no such file at that revision"), ("HEAD:x/k.cu", "HEAD:k.cu")],
+    [
+        ("none:k.cu", "is not a revision"),
+        ("HEAD:other.cu", "no such file at that revision"),
+        ("HEAD:x/k.cu", "HEAD:k.cu"),
+    ],
 )
 def test_revisions_that_are_not_there(here: Path, spec: str, said: str) -> None:
     """A wrong revision or path is one sentence, with the path that is near."""

@@ -134,8 +134,8 @@ def test_keywords_are_names(name: str) -> None:
 def test_parameters_may_be_called_as_functions() -> None:
     """A parameter called np or min does not hide the function of that name."""
     values = {"np": X, "min": 3}
-    got = parse("np.sum(np) + min(min, 1)", "--expect", values, arrays=True).evaluate(values)
-    assert got == X.sum() + 1
+    parsed = parse("np.sum(np) + min(min, 1)", "--expect", values, arrays=True)
+    assert parsed.evaluate(values) == parsed.compiled(values)() == X.sum() + 1
 
 
 # Deaf to everything else ---------------------------------------------------------------------------------------------
@@ -292,15 +292,15 @@ def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
         ("x if x else y0", "ambiguous"),
         ("np.summ(x)", "Did you mean 'sum'?"),
         ("nn", "there is no 'nn' here, there is n, a, x, y0, i. Did you mean 'n'?"),
-        ("foo(x)", "'foo' is no function here"),
+        ("foo(x)", "'foo' is not a function here"),
         ("sqrt", "write sqrt(...)"),
         ("cdiv(1)", "missing 1 required positional argument"),
         ("x.T", "write np.transpose(x)"),
         ("x.sum()", "write np.sum(...)"),
         ("np.zeros()", "np.zeros does not take these arguments"),
         ("np.pi(3)", "leave the brackets out"),
-        ("n +", "is no expression"),
-        ("np.float32", "no number and no array"),
+        ("n +", "is not an expression"),
+        ("np.float32", "neither a number nor an array"),
     ],
 )
 def test_failures_say_why(text: str, message: str) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
-from cudabench.measure import fuzz, session
+from cudabench.measure import fuzz, precision, session
 from cudabench.measure.run import Listener
 from cudabench.model import Settings
 from cudabench.toolchain.compiler import nvrtc_version
-from cudabench.userkernel import plan, precision
+from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.values import TYPES, Array
 from tests.conftest import Ran

@@ -201,18 +201,35 @@ def test_maps_on_the_command_line(run: Runner) -> None:
 
 
 @pytest.mark.usefixtures("unread_machine_code")
+def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
+    """A step is passed the maps of --arg; an array in the place of one is refused."""
+    (tmp_path / "c.cu").write_text(COPY)
+    words = ["run", "c.cu", "--step", "copy<<<(2,5), 32>>>(from, to, x, y)", "--arg", "x=0", "--arg", "y=0"]
+    maps = [
+        f"{name}=tensormap(float32[37,52]:{start}, box=8x32)" for name, start in (("from", "random"), ("to", "empty"))
+    ]
+    given = ["--expect", "to=from", "--device", "sim", "--no-cpu", "--arg", maps[1], "--arg"]
+    assert cudabench(*words, *given, maps[0]).code == 0
+    refused = cudabench(*words, *given, "from=float32[37,52]:random")
+    assert (refused.code, "'CUtensorMap from' is a tensor map: write" in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ("float32[37,52]:random", "is a tensor map: write tensormap("),
-        ("tensormap(float32[37,52]:random)", "is no tensor map: write --arg"),
+        ("tensormap(float32[37,52]:random)", "has no box, the tile that one copy moves: add box=64x64"),
+        ("tensormap(float32[37,52]", "is not a tensor map: write --arg"),
+        ("tensormap()", "has no box"),
+        ("tensormap(float32[37,52]:random, box=8x32, box=8x16)", "box is given twice: keep one"),
         ("tensormap(float32[37,52]:random, swizzle=128)", "has no box, the tile that one copy moves: add box=64x64"),
         ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled"),
         ("tensormap(float32[37,51]:random, box=8x32)", "strides of 204 bytes: they are multiples of 16"),
-        ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is no option of a tensor map"),
+        ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is not an option of a tensor map"),
         ("tensormap(float32[37,52]:random, box=8x300)", "a box of 300 x 8: a side is 1 to 256"),
         ("tensormap(float32[37,52]:random, box=8x32, sizes=[40,52])", "sizes and strides reach 8320 bytes"),
-        ("tensormap(complex64[37,52]:random, box=8x32)", "no tensor map has complex64"),
+        ("tensormap(complex64[37,52]:random, box=8x32)", "a tensor map cannot hold complex64"),
     ],
 )  # fmt: skip
 def test_what_no_map_is(run: Runner, source: str, message: str) -> None:

@@ -178,7 +178,7 @@ def test_a_file_that_is_no_array(cudabench: Callable[..., Any], start: bytes) ->
     ran = cudabench("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=@x.npy", "--arg", "n=4", "-d", "sim")
     check(["run"], ran)
     assert ran.code == 1
-    assert "x=@x.npy is no .npy file" in ran.err or "x=@x.npy is an archive" in ran.err
+    assert "x=@x.npy cannot be read as a .npy file" in ran.err or "x=@x.npy is an archive" in ran.err
 
 
 PROFILE = """

@@ -22,7 +22,8 @@ from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.model import Settings
 from cudabench.results import stats
-from cudabench.toolchain import compiler, diagnostics, limits, nvrtc, toolkit
+from cudabench.symbols import readable
+from cudabench.toolchain import compiler, limits, nvrtc, toolkit
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx
 from cudabench.toolchain.record import Refused
 from cudabench.userkernel import expressions, limited
@@ -443,7 +444,7 @@ def test_ptxas_names_a_line_of_the_source() -> None:
 )
 def test_names_are_as_in_the_source(symbol: str, name: str) -> None:
     """Mangled names in a message are read back."""
-    assert diagnostics.readable(f"Function '{symbol}' is large") == f"Function '{name}' is large"
+    assert readable(f"Function '{symbol}' is large") == f"Function '{name}' is large"
 
 
 def test_another_process_on_the_gpu_is_named() -> None:

@@ -106,7 +106,7 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
     ("step", "said"),
     [
         ("heat<<<1>>>(a, b, n)", "takes a grid and a block"),
-        ("heat(a, b, n)", "is no launch"),
+        ("heat(a, b, n)", "is not a launch"),
         ("heat<<<1, 32>>>(a, b)", r"takes 3 arguments, heat<<<\.\.\.>>> passes 2"),
         ("heat<<<1, 32>>>(a, c, n)", "is passed 'c', which no --arg gives"),
         ("heat<<<1, 32>>>(n, b, n)", r"a=float32\[n\]:random is an array; the steps\(double a"),
@@ -114,7 +114,7 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
         ("heat<<<1, 32>>>(a, b, n) * 0", "at least once"),
         ("heat<<<1, 32>>>(a, b, n) * 20000", "more than 10000 launches"),
         ("heat<<<1, 32>>>(a, b, n) twice", "neither"),
-        ("heat<<<1, 32>>>(a, b, n) swap(a, n)", "'n' is no array"),
+        ("heat<<<1, 32>>>(a, b, n) swap(a, n)", "'n' is not an array"),
         ("{ heat<<<1, 32>>>(a, b, n)", "never closed"),
         ("", "launches nothing"),
     ],
@@ -145,5 +145,5 @@ def test_text_is_read_as_host_code_has_it() -> None:
     assert first == steps.Call("ns::f<a, 3>", "2, n", "64", "4*64", ("x", "g(1, 2)"))
     assert isinstance(second, steps.Group)
     assert (second.count, second.members[0]) == ("k", steps.Call("h", "1", "1", "", ()))
-    with pytest.raises(UsageError, match="no launch"):
+    with pytest.raises(UsageError, match="is not a launch"):
         steps.parse(["f<<<1, 1>>>"])

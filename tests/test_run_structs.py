@@ -221,7 +221,7 @@ def test_clusters_of_a_launch(clusters: Runner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "cluster", "message"),
     [
-        ("sums", "3", "--cluster 3 does not divide the grid 8: x = 8 is no multiple of 3; use --grid with x = 9"),
+        ("sums", "3", "--cluster 3 does not divide the grid 8: x = 8 is not a multiple of 3; use --grid with x = 9"),
         ("sums", "32", "--cluster 32 has 32 blocks; CUDA allows 16 a cluster"),
         ("own", "4", "is compiled for clusters of 2 x 1 x 1 blocks: leave --cluster out"),
     ],

@@ -76,22 +76,22 @@ def test_two_kernels_on_one_surface(run: Runner) -> None:
 GIVEN = {
     "float32[4,4]:zeros": "is a surface object: write surface(float32[4,4]:zeros)",
     "5": "is a surface object: give an array as surface(",
-    "texture(float32[4,4]:zeros)": "is no texture object, but a surface object",
-    "surface(float64[4,4]:zeros)": "no surface has float64; there are float32, ",
-    "surface(bfloat16[4,4]:zeros)": "no surface has bfloat16",
+    "texture(float32[4,4]:zeros)": "is not a texture object, but a surface object",
+    "surface(float64[4,4]:zeros)": "a surface cannot hold float64; use one of float32, ",
+    "surface(bfloat16[4,4]:zeros)": "a surface cannot hold bfloat16",
     "surface(float32[4,4,3]:zeros)": "is a surface of 3 dimensions, and the kernel uses it as a surface of 2",
-    "surface(float32[4,4,3]:zeros, channels=4)": "wants a shape that ends in 4",
+    "surface(float32[4,4,3]:zeros, channels=4)": "needs a shape that ends in 4",
     "surface(float32[4,4,3]:zeros, channels=3)": "channels is one of 1, 2, 4, not '3'",
     "surface(float32[2,2,4,4]:zeros)": "gives a surface of 4 dimensions",
     "surface(float32[2,2,4,3]:zeros)": "no GPU has three: add a fourth",
-    "surface(float32[4,4]:zeros, filter=linear)": "'filter=linear' is no option of a surface; there are channels",
+    "surface(float32[4,4]:zeros, filter=linear)": "'filter=linear' is not an option of a surface; use channels",
     "surface(float32[2,4,4]:zeros, layers=yes)": "is a surface of 2 dimensions and layers",
     "surface(uint8[4,4,4]:zeros, channels=4)": "",
     "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, and the kernel uses float of 4",
     "surface(float32[70000,2]:zeros)": "is larger than a surface can be, 65536 x 131072 texels",
     "surface(w)": "there is no array 'w' of another argument",
     "surface(null)": "a surface needs an array",
-    "surface(float32[4,4]:zeros": "is no surface: write --arg 's=surface(float32[n,n,4]:random, channels=4)'",
+    "surface(float32[4,4]:zeros": "is not a surface: write --arg 's=surface(float32[n,n,4]:random, channels=4)'",
 }
 
 
@@ -106,7 +106,7 @@ def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
 @pytest.mark.parametrize(
     ("kernel", "arguments", "said"),
     [
-        ("sum", ("s=surface(total)", "total=float32[1]:zeros"), "total is no surface, and only a surface's array"),
+        ("sum", ("s=surface(total)", "total=float32[1]:zeros"), "total is not a surface, and only a surface's array"),
         ("sum", ("s=surface(float32[8]:ones)", "total=surface(float32[1]:zeros)"), "but a pointer: give it an array"),
         ("sum", ("s=surface(float32[8]:ones)", "total=surface(s)"), "but a pointer: give it an array"),
         ("shifted", ("t=surface(float32[8,8]:ones)", "o=float32[64]:empty", "w=8"), "but a texture object"),
@@ -114,7 +114,7 @@ def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
         (
             "blended",
             ("t=texture(o, channels=2)", "o=surface(float32[8,8]:zeros)", "w=8"),
-            "channels is said by the",
+            "channels is already set by o: remove it here",
         ),
         ("blended", ("t=texture(o, memory=linear)", "o=surface(float32[8,8]:zeros)", "w=8"), "memory=linear is for"),
     ],

@@ -76,31 +76,31 @@ def test_linear_memory_and_channels(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("texture", "text"),
     [
-        ("texture(float32[32,64]:random, filtr=linear)", "'filtr=linear' is no option of a texture"),
+        ("texture(float32[32,64]:random, filtr=linear)", "'filtr=linear' is not an option of a texture"),
         ("texture(float32[32,64]:random, filter=cubic)", "filter is one of point, linear, not 'cubic'"),
         ("texture(int32[32,64]:random, filter=linear)", "has no linear filter, unless read=normalized"),
-        ("texture(float64[32,64]:random)", "no texture has float64"),
+        ("texture(float64[32,64]:random)", "a texture cannot hold float64"),
         ("texture(float32[32,64]:random, address=wrap)", "address=wrap needs coordinates=normalized"),
-        ("texture(float32[32,64]:random, channels=4)", "wants a shape that ends in 4"),
+        ("texture(float32[32,64]:random, channels=4)", "needs a shape that ends in 4"),
         ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
         ("texture(float32[32,64]:empty)", "would leave it poison"),
-        ("texture(float32[32,64]:random", "is no texture: write"),
+        ("texture(float32[32,64]:random", "is not a texture: write"),
         ("texture()", "a texture needs an array: write texture(float32[n,n]:random)"),
         ("texture(texture(float32[32,64]:random))", "a texture needs an array"),
         ("texture(float32[32,64]:random, filter)", "filter has no value: write filter=, and one of point, linear"),
-        ("texture(float32[32,64]:random, filter=linear, filter=point)", "filter is said twice: keep one"),
+        ("texture(float32[32,64]:random, filter=linear, filter=point)", "filter is given twice: keep one"),
         ("texture(float32[4]:random, channels=4)", "[4] has nothing but channels: put the width before them"),
         ("texture(float32[4]:random, layers=yes)", "[4] has nothing but layers: put the width behind them"),
         ("texture(float32[4,2]:random, layers=yes, channels=2)", "layers and channels: put the width between them"),
         ("texture(float32[2,131073]:zeros)", "is larger than a texture can be, 65536 x 131072 texels"),
         (
             "texture(float32[64,4]:random, channels=4)",
-            "is a texture of 1 dimension, and the kernel reads it as a texture of 2 dimensions: write "
+            "is a texture of 1 dimension, and the kernel uses it as a texture of 2 dimensions: write "
             "texture(float32[height,width,4]:random, channels=4)",
         ),
         (
             "texture(float32[2,32,64]:random, layers=yes)",
-            "is a texture of 2 dimensions and layers, and the kernel reads it as a texture of 2 dimensions: write "
+            "is a texture of 2 dimensions and layers, and the kernel uses it as a texture of 2 dimensions: write "
             "texture(float32[height,width]:random)",
         ),
         (
@@ -110,7 +110,7 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ),
         ("texture(int32[32,64]:random)", "its value: write texture(float32[height,width]:random)"),
         ("float32[32,64]:random", "is a texture object: write texture(float32[32,64]:random)"),
-        ("surface(float32[32,64]:random)", "is no surface object, but a texture object: give an array as texture("),
+        ("surface(float32[32,64]:random)", "is not a surface object, but a texture object: give an array as texture("),
     ],
 )
 def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
@@ -135,7 +135,7 @@ def test_textures_of_steps(run: Runner) -> None:
     assert "'cudaTextureObject_t x' is a texture object: write texture(int32[32]:zeros)" in ran.err
     ran = run("--step", "fetch<<<1,32>>>(t,x)", "--step", "ramp<<<1,32>>>(t)", *written[:4])
     assert ran.code == 2
-    assert "t is a texture; 'int* x' of ramp(int* x) is a pointer: give it an array" in ran.err
+    assert "t in ramp(int* x): 'int* x' is not a texture, but a pointer: give it an array" in ran.err
 
 
 OTHERS = """\

@@ -44,9 +44,9 @@ def test_ranges(text: str, expected: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("64-512", "is no range: write A..B*2"),
-        ("", "is no range"),
-        ("1..2..3", "is no range"),
+        ("64-512", "is not a range: write A..B*2"),
+        ("", "is not a range"),
+        ("1..2..3", "is not a range"),
         ("512..64*2", "is empty: 512 is beyond 64"),
         ("1..9*1", "never ends"),
         ("0..9*2", "never ends"),
@@ -56,7 +56,7 @@ def test_ranges(text: str, expected: tuple[int, ...]) -> None:
     ],
 )
 def test_no_ranges(text: str, message: str | None) -> None:
-    """What is no range is refused with the rule; the longest one that doubles is none too long."""
+    """What is not a range is refused with the rule; the longest one that doubles is none too long."""
     if message is None:
         assert len(sizes(text)) == 60
         return
@@ -125,11 +125,11 @@ def test_plot_of_one_file(cudabench: Runner) -> None:
     ("words", "text"),
     [
         (("transpose", "--sizes", "64..128*2", "--size", 64), "--size 64 and --sizes 64..128*2 both say how large"),
-        (("transpose", "--sizes", "64-128"), "--sizes 64-128 is no range"),
+        (("transpose", "--sizes", "64-128"), "--sizes 64-128 is not a range"),
         (("transpose", "smem", "--sizes", "64..128*2", "--print", "status"), "there would be 2 results"),
         (
             ("run", "k.cu", "--arg", "n=1", "--arg", "m=2", "--sizes", "1..4*2"),
-            "n, m are whole numbers: write --sizes n=",
+            "needs a name: n=1..4*2; n, m are whole numbers",
         ),
         (("run", "k.cu", "--arg", "x=float32[4]:ones", "--sizes", "1..4*2"), "no --arg is a whole number"),
         (("run", "k.cu", "--arg", "n=1", "--sizes", "m=1..4*2"), "there is no --arg m, but n."),

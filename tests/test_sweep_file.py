@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from cudabench import devices
+from cudabench.brackets import split
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import session
 from cudabench.measure.context import describe
 from cudabench.model import Case, DeviceInfo, Result
-from cudabench.plan.space import alternatives, values_of
+from cudabench.plan.space import values_of
 from cudabench.results import stats
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel.request import UserRequest
@@ -60,13 +61,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("normal(0,1),zeros", ["normal(0,1)", "zeros"]),
         ("(a,b)", ["(a,b)"]),
         ("'x,y',z", ["'x,y'", "z"]),
+        ("it's, x", ["it's", "x"]),
         ("f<{A},{B}>,g", ["f<{A}", "{B}>", "g"]),
         ("", [""]),
     ],
 )
-def test_alternatives(text: str, parts: list[str]) -> None:
+def test_split(text: str, parts: list[str]) -> None:
     """Commas in brackets and quotes part nothing; '<' is no bracket, since it compares too."""
-    assert alternatives(text) == parts
+    assert split(text) == parts
 
 
 def test_values() -> None:
@@ -147,7 +149,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
         (("-D", "A=1,2", "--zip", "A"), "names one"),
         (("-D", "A=1,2", "-D", "C=1,2,3", "--zip", "A,C"), "different numbers of values"),
         (("-D", "A=1,2", "--zip", "A,Q"), "Q is not swept"),
-        (("-D", "A=1,2", "--where", "A>2"), "holds for none of the 2 combinations"),
+        (("-D", "A=1,2", "--where", "A>2"), "does not hold for any of the 2 combinations"),
         (("-D", "A=1,2", "--where", "Z>2"), "Z"),
         (
             (
@@ -199,7 +201,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
         *("-d", "sim"),
     )
     assert ran.code == 0, ran.err
-    assert "Repeat: cudabench run saxpy.cu -k 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
+    assert "Repeat: cudabench run saxpy.cu --kernel 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
 
 
 @simulated

@@ -317,7 +317,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]
         if points and limit is None:  # the search plans as it goes
             break
     if not points and not refused:
-        raise UsageError(f"--where '{given['where']}' holds for none of the {space.count} combinations.")
+        raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")
     if not points:
         first = refused[0]
         raise UsageError(f"No point of the sweep can be launched; {text_of(first.values)}: {first.reason}")

@@ -34,7 +34,8 @@ from cudabench.model import (
 from cudabench.occupancy import Occupancy, capability, check_resident, occupancy
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.errors import remedy
-from cudabench.toolchain import compiler, cubin, diagnostics
+from cudabench.symbols import plain_name, readable
+from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
 
@@ -156,7 +157,7 @@ class SimDevice:
         found = []
         for part in case.parts:
             for symbol in self.load(part).program.changed():
-                name = cubin.plain_name(symbol)
+                name = plain_name(symbol)
                 found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
         return found
 
@@ -264,7 +265,7 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
     """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
     lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
     if lacks:
-        told = (f"{lack.file}:{lack.line}: {diagnostics.readable(lack.feature)}" for lack in lacks)
+        told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
 

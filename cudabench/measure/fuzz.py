@@ -2,7 +2,7 @@
 
 A case is a command line: the request with another seed, other sizes in place of the named numbers that shapes are made
 of, and other starts in place of `random`. What the user fixed (zeros, arange, a file, a range of its own) stays. Before
-a case runs, its expectation is asked whether it says what is right (see `userkernel.precision`): where it does not, the
+a case runs, its expectation is asked whether it says what is right (see `measure.precision`): where it does not, the
 case is undecided.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.measure import session
+from cudabench.measure import precision, session
 from cudabench.measure.run import Listener, Run
 from cudabench.model import Result, Settings
 from cudabench.plan.series import Series
-from cudabench.userkernel import arguments, expressions, plan, precision
+from cudabench.userkernel import arguments, expressions, plan
 from cudabench.userkernel.problem import UserProblem
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
@@ -126,11 +126,11 @@ class Fuzz:
 
     def _named(self) -> dict[str, int]:
         """Return the whole numbers that shapes are made of and that the command line gives as such."""
-        texts = {name.strip(): text for name, text in self.request.given().items()}
+        texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
         for one in self.problem.arrays:
-            parts = arguments.array_parts(array_within(texts.get(one.name, "").strip())[1])
+            parts = arguments.array_parts(array_within(texts.get(one.name, ""))[1])
             wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
         for _ in texts:  # a number that is made of others stands for them
             wanted |= {part for name in wanted & set(texts) for part in words[name]}
@@ -143,30 +143,26 @@ class Fuzz:
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
         """Return the case of a class of values, sizes and a seed."""
-        request = replace(self.request, seed=seed, arguments=self._texts(sizes, "random"))
+        request = replace(self._with(sizes, "random"), seed=seed)
         if values != "random":
             shapes = {one.name: one for one in plan.problem(request).arrays}
-            request = replace(request, arguments=self._texts(sizes, values, shapes, seed))
+            request = replace(self._with(sizes, values, shapes, seed), seed=seed)
         return Trial(values, dict(sizes), request)
 
-    def _texts(
+    def _with(
         self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
-    ) -> tuple[str, ...]:
-        """Return the arguments' texts with other sizes and starts."""
-        texts = []
-        for text in self.request.arguments:
-            name, _, value = (part.strip() for part in text.partition("="))
+    ) -> UserRequest:
+        """Return the request with other sizes and starts."""
+        changed = {}
+        for name, value in self.request.given().items():
             before, array, behind = array_within(value)
             parts = arguments.array_parts(array)
             if name in sizes:
                 kind, colon, _ = value.rpartition(":")
-                texts.append(f"{name}={kind}{colon}{sizes[name]}")
+                changed[name] = f"{kind}{colon}{sizes[name]}"
             elif shapes and parts and name in self.drawn:
-                start = start_of(values, shapes[name], seed)
-                texts.append(f"{name}={before}{parts[0]}[{parts[1]}]:{start}{behind}")
-            else:
-                texts.append(text)
-        return tuple(texts)
+                changed[name] = f"{before}{parts[0]}[{parts[1]}]:{start_of(values, shapes[name], seed)}{behind}"
+        return self.request.with_values(changed)
 
     # Sizes ------------------------------------------------------------------------------------------------------------
 
@@ -178,7 +174,7 @@ class Fuzz:
         return self._allowed[key]
 
     def _meant(self, sizes: Mapping[str, int]) -> bool:
-        request = replace(self.request, arguments=self._texts(sizes, "random"))
+        request = self._with(sizes, "random")
         try:
             problem = plan.problem(request)
             return (
@@ -418,24 +414,7 @@ def _flat(value: Any) -> Sequence[Any]:
 
 def command(request: UserRequest, device: Choice) -> str:
     """Return the command line that repeats a request."""
-    words = ["cudabench", "run", request.file]
-    words += [word for kernel in request.kernels for word in ("--kernel", kernel)]
-    of_launch = ("grid", "block", "shared", "cluster")
-    for option, value in ((f"--{name}", getattr(request, name)) for name in of_launch):
-        words += [option, value] if value is not None else []
-    for option, texts in (
-        ("--step", request.steps),
-        ("--arg", request.arguments),
-        ("--const", request.constants),
-        ("--expect", request.expect),
-        ("--include", request.include),
-        ("--define", [f"{name}={value}" for name, value in request.defines.items()]),
-    ):  # fmt: skip
-        words += [word for text in texts for word in (option, text)]
-    for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
-        words += [option, f"{number:g}"] if number is not None else []
-    words += ["--seed", str(request.seed), "--device", device.name]
-    return " ".join(shlex.quote(word) for word in words)
+    return shlex.join([*request.words(), "--device", device.name])
 
 
 def fuzz_all(

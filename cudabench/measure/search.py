@@ -160,7 +160,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
 
         space = Searchspace(params, meant, NO_LIMIT)
         if not space.size:
-            raise UsageError("--where holds for none of the combinations.")
+            raise UsageError("--where does not hold for any of the combinations.")
         if space.size <= evaluations:
             for config in space.list:
                 evaluate(values_of(config))

@@ -5,6 +5,7 @@ CUB is headers: nvcc makes a small library of a call, which the cache keeps.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import tempfile
@@ -15,6 +16,7 @@ from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.model import Operation, Peer, Problem
 from cudabench.peers.call import Call, Queue, Room, pointer
 from cudabench.toolchain import nvcc, toolkit
+from cudabench.toolchain.cache import put
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
@@ -69,16 +71,6 @@ def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
             raise DeviceUnusable(f"nvcc does not compile CUB's call ({first.strip()}): install a newer CUDA toolkit.")
         library = ctypes.CDLL(str(made))  # stays loaded when its file is gone
         if cache is not None:
-            _keep(made, cache / name)
+            with contextlib.suppress(OSError):  # a cache that cannot be written is done without
+                put(cache / name, made.read_bytes())
         return library
-
-
-def _keep(made: Path, target: Path) -> None:
-    """Copy a library into the cache in one step; a cache that cannot be written is done without."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-            file.write(made.read_bytes())
-        Path(file.name).replace(target)
-    except OSError:
-        return

@@ -103,7 +103,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
     """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order.
 
-    Raises UsageError for a name that is none, and for a library that has nothing for the problem.
+    Raises UsageError for an unknown name, and for a library that has nothing for the problem.
     """
     wanted: set[str] = set()
     for name in names:
@@ -122,21 +122,26 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
 
 
 def _peer(operation: Operation, problem: Problem, peer: Peer) -> Case:
+    case = _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], ""))
+    expects = peer.name if peer.expected or peer.tolerance else ""
+    return replace(case, expects=expects, skip_reason=peer.refuses(problem), peer=peer.name)
+
+
+def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
+    """Return a case without launches."""
     nothing = (0, 0, 0)
     return Case(
         operation=operation.name,
-        kernel=peer.name,
+        kernel=name,
         id=None,
-        function=peer.call,
-        source=Source(LIBRARIES[peer.library], ""),
+        function=function,
+        source=text,
         problem=problem,
         block=nothing,
         grid=nothing,
         launches=(),
         defines={},
-        expects=peer.name if peer.expected or peer.tolerance else "",
-        skip_reason=peer.refuses(problem),
-        peer=peer.name,
+        expects="",
     )
 
 
@@ -500,7 +505,7 @@ def _geometry(
                 numbers[name] = str(seen[name])
             except NotANumber as error:
                 raise UsageError(
-                    f"--define {name}={given[name]} gives {kernel.name} no number ({error}): write a whole number."
+                    f"--define {name}={given[name]}: {kernel.name} needs a whole number ({error})."
                 ) from None
     defines = {**fixed, **kernel.defines(seen), **numbers}
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
@@ -516,7 +521,7 @@ def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given:
 def _check_defines(
     operation: Operation, fixed: Mapping[str, str], macros: Mapping[str, Macro], given: Mapping[str, str]
 ) -> None:
-    """Raise UsageError for a macro that is none of the chapter's constants, or that another option sets."""
+    """Raise UsageError for a macro that is not a constant of the chapter, or that another option sets."""
     known = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     for name, text in given.items():
@@ -532,7 +537,7 @@ def _check_defines(
                 f"of constants that can be, {listed}."
             )
         raise UsageError(
-            f"--define {name}={text} names no constant of {operation.source}: {listed}.{did_you_mean(name, known)}"
+            f"--define {name}={text} is not a constant of {operation.source}: {listed}.{did_you_mean(name, known)}"
         )
 
 
@@ -571,18 +576,9 @@ def _expects(operation: Operation, kernel: Kernel) -> str:
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
     """Return a case without launches, as a kernel that is skipped has it."""
     kernel = one.kernel
-    nothing = (0, 0, 0)
-    return Case(
-        operation=operation.name,
-        kernel=kernel.name,
+    return replace(
+        _empty(operation, problem, kernel.name, kernel.function, one.text),
         id=operation.kernel_id(kernel.name),
-        function=kernel.function,
-        source=one.text,
-        problem=problem,
-        block=nothing,
-        grid=nothing,
-        launches=(),
-        defines={},
         expects=_expects(operation, kernel),
         architecture=kernel.architecture if one.text.builtin else "",
     )
@@ -593,11 +589,11 @@ def _size_text(problem: Problem) -> str:
 
 
 def parse_defines(texts: Sequence[str]) -> dict[str, str]:
-    """Return NAME=VALUE texts as a mapping; NAME alone means 1. Raises UsageError for what is no macro."""
+    """Return NAME=VALUE texts as a mapping; NAME alone means 1. Raises UsageError for any other text."""
     defines = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*(\([\w,\s.]*\))?", name):
-            raise UsageError(f"--define {text} names no macro: write NAME=VALUE, as in -D IPAD=2.")
+            raise UsageError(f"--define {text} does not name a macro: write NAME=VALUE, as in -D IPAD=2.")
         defines[name] = value if equals else "1"
     return defines

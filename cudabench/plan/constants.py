@@ -1,4 +1,4 @@
-"""The constants of a source file, read from its `#define`s, so that the host's rules say none of them again.
+"""The constants of a source file, read from its `#define`s, so that the host's rules need not repeat them.
 
 A constant that a user may set stands in the file as
 
@@ -28,7 +28,7 @@ class Macro:
 
 
 class NotANumber(ValueError):
-    """A text that is no constant whole number."""
+    """Raised for a text that is not a constant whole number."""
 
 
 @lru_cache(maxsize=32)
@@ -55,24 +55,22 @@ def read(text: str) -> Mapping[str, Macro]:
 class Constants:
     """The constants in force: a file's macros, and the texts that the command line defines in their place.
 
-    `itemsize` is that of T. Indexing evaluates: KeyError for a name that is none, NotANumber for what has no value.
+    `itemsize` is that of T. Indexing evaluates: KeyError for an unknown name, NotANumber for what has no value.
     """
 
     macros: Mapping[str, Macro]
     given: Mapping[str, str]
     itemsize: int
-    _known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> int:
-        if name not in self._known:
-            self._known[name] = self._evaluate(self._text(name), {}, (name,))
-        return self._known[name]
+        return self._value(name, self._text(name), {}, ())
 
     def call(self, name: str, *arguments: int) -> int:
         """Return the value of a macro with parameters."""
         macro = self.macros[name]
         values = dict(zip(macro.parameters or (), arguments, strict=True))
-        return self._evaluate(macro.text, values, (name,))
+        return self._value(name, macro.text, values, ())
 
     def evaluate(self, text: str) -> int:
         """Return the value of an expression over the constants."""
@@ -83,6 +81,13 @@ class Constants:
             return self.given[name]
         return self.macros[name].text
 
+    def _value(self, name: str, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
+        """Return the value of a macro, evaluated once: those that are made of others twice would double the time."""
+        key = name, tuple(values.values())
+        if key not in self._known:
+            self._known[key] = self._evaluate(text, values, (*inside, name))
+        return self._known[key]
+
     def _evaluate(self, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
         def lookup(name: str, arguments: Sequence[int] | None) -> int:
             if name == "sizeof":  # of a type in brackets; only T has a size here
@@ -92,13 +97,13 @@ class Constants:
             if name in inside[1:] or len(inside) > 64:
                 raise NotANumber(f"{name} is defined by itself")
             if name not in self.given and name not in self.macros:
-                raise NotANumber(f"{name} is no constant")
+                raise NotANumber(f"{name} is not a constant")
             macro = None if name in self.given else self.macros[name]
             if arguments is None:
-                return self._evaluate(self._text(name), {}, (*inside, name))
+                return self._value(name, self._text(name), {}, inside)
             if macro is None or macro.parameters is None or len(macro.parameters) != len(arguments):
                 raise NotANumber(f"{name} is called with {len(arguments)} arguments")
-            return self._evaluate(macro.text, dict(zip(macro.parameters, arguments, strict=True)), (*inside, name))
+            return self._value(name, macro.text, dict(zip(macro.parameters, arguments, strict=True)), inside)
 
         tree = _parsed(text)
         try:
@@ -164,7 +169,7 @@ class _Parser:
             yield match[1] or match[2] or match[3]
 
     def _wrong(self) -> NotANumber:
-        return NotANumber(f"'{self._text}' is no whole number")
+        return NotANumber(f"'{self._text}' is not a whole number")
 
     def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
@@ -273,4 +278,11 @@ def _joined(operator: str, left: Value, right: Value) -> Value:
     if operator == "||":
         return lambda lookup: int(bool(left(lookup)) or bool(right(lookup)))
     function = _FUNCTIONS[operator]
-    return lambda lookup: function(left(lookup), right(lookup))
+    return lambda lookup: _bounded(function(left(lookup), right(lookup)))
+
+
+def _bounded(value: int) -> int:
+    """Return a number of C; macros that square each other would fill the memory."""
+    if abs(value) >> 128:
+        raise OverflowError("a number in it has over 128 bits")
+    return value

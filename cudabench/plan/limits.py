@@ -16,7 +16,7 @@ def check_block(block: Dim) -> None:
     threads = block[0] * block[1] * block[2]
     for value, limit, axis in zip(block, MAX_BLOCK, "xyz", strict=True):
         if value < 1:
-            raise UsageError(f"--block {dim_text(block)} is no block: each number is at least 1.")
+            raise UsageError(f"--block {dim_text(block)}: each dimension must be at least 1.")
         if value > limit and threads <= MAX_THREADS_PER_BLOCK:
             raise UsageError(f"--block {dim_text(block)} has {axis} = {value}; CUDA allows at most {limit}.")
     if threads > MAX_THREADS_PER_BLOCK:
@@ -45,7 +45,7 @@ def check_grid(grid: Dim, why: str = "") -> None:
     """Raise UsageError for a grid that no CUDA device launches; `why` is added to the sentence."""
     for value, limit, axis in zip(grid, MAX_GRID, "xyz", strict=True):
         if value < 1:
-            raise UsageError(f"--grid {dim_text(grid)} is no grid: each number is at least 1.")
+            raise UsageError(f"--grid {dim_text(grid)}: each dimension must be at least 1.")
         if value > limit:
             raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
 
@@ -60,7 +60,7 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
     for axis, side, whole in zip("xyz", cluster, grid, strict=True):
         if whole % side:
             raise UsageError(
-                f"--cluster {dim_text(cluster)} does not divide the grid {dim_text(grid)}: {axis} = {whole} is no "
+                f"--cluster {dim_text(cluster)} does not divide the grid {dim_text(grid)}: {axis} = {whole} is not a "
                 f"multiple of {side}; use --grid with {axis} = {-(-whole // side) * side}, and let the blocks beyond "
                 "the data do nothing."
             )

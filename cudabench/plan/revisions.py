@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.toolchain import toolkit
+from cudabench.toolchain import cache, toolkit
 
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other
@@ -99,7 +99,7 @@ class _Tree:
             commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()
         except _GitError:
             raise CudabenchError(
-                f"{spec}: '{revision}' is no revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
+                f"{spec}: '{revision}' is not a revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
             ) from None
         return cls(top, prefix, commit.strip())
 
@@ -170,10 +170,10 @@ def _escapes(path: str) -> bool:
 
 def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
     """Write files into a folder and return it."""
-    cache = toolkit.cache_folder()
+    kept = toolkit.cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
-    if cache is not None:
-        folder = cache / "revisions" / digest.hexdigest()[:32]
+    if kept is not None:
+        folder = kept / "revisions" / digest.hexdigest()[:32]
         with contextlib.suppress(OSError):
             _fill(folder, files)
             return str(folder)
@@ -185,12 +185,8 @@ def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
 def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
         target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
-            handle, temporary = tempfile.mkstemp(dir=target.parent)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            os.replace(temporary, target)  # whole or not at all: another process may write the same
+            cache.put(target, content)
 
 
 class _GitError(Exception):

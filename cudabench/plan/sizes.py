@@ -13,7 +13,7 @@ DIGITS = 18
 def sizes(text: str) -> tuple[int, ...]:
     """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them.
 
-    Raises UsageError for a text that is none of these, and for a range that never ends, is empty or too long.
+    Raises UsageError for any other text, and for a range that never ends, is empty or too long.
     """
     where = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
@@ -22,7 +22,7 @@ def sizes(text: str) -> tuple[int, ...]:
         return _checked(list(dict.fromkeys(found)), where)
     match = re.fullmatch(rf"({number})\.\.({number})(?:([*+])({number}))?", text, re.ASCII)
     if not match:
-        raise UsageError(f"{where} is no range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
+        raise UsageError(f"{where} is not a range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
     first, last = int(match[1]), int(match[2])
     grows, step = match[3] or "*", int(match[4] or 2)
     if first > last:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
+from cudabench.brackets import split
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Case, Dim
 from cudabench.plan.series import Series
@@ -64,35 +65,17 @@ class Plan:
         return tuple(point.case for point in self.points)
 
 
-def alternatives(text: str) -> list[str]:
-    """Return the parts of a text between commas that stand in no brackets and no quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for at, char in enumerate(text):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
-
-
 def values_of(text: str, option: str) -> tuple[str, ...]:
     """Return the values that a text lists: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers.
 
-    Raises UsageError for an empty value or one that is given twice, and for a range that is none.
+    Raises UsageError for an empty value or one that is given twice, and for what is not a range.
     """
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:
             return tuple(map(str, sizes(text)))
         except UsageError as error:
             raise UsageError(str(error).replace("--sizes", option, 1)) from None
-    found = [part.strip() for part in alternatives(text)]
+    found = split(text)
     for value in found:
         if not value:
             raise UsageError(f"{option} '{text}' has an empty value: write A,B,C.")

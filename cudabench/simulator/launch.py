@@ -29,13 +29,13 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, AddressSpace, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
-from cudabench.simulator.program.names import readable
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 from cudabench.simulator.values import Key
+from cudabench.symbols import plain_name
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -431,7 +431,7 @@ def _on_heap(machine: Machine, row: Row) -> bool:
 def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
     """Return name, offset and bytes of the variables in shared memory."""
     return tuple(
-        (readable(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in code.shared_names
+        (plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in code.shared_names
     )
 
 
@@ -450,13 +450,13 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
     elif space == "shared" and code.shared_names:
         assert isinstance(row.array, int)
         name, start, nbytes = code.shared_names[row.array]
-        array, nbytes = readable(name), nbytes or machine.shared_size - start
+        array, nbytes = plain_name(name), nbytes or machine.shared_size - start
     elif space in ("global", "constant"):
         slots = row.array if isinstance(row.array, tuple) else (row.array,)
         regions = [machine.space.slots[slot] for slot in slots]
-        array, nbytes, start = readable(regions[0].name), regions[0].size, regions[0].base
+        array, nbytes, start = plain_name(regions[0].name), regions[0].size, regions[0].base
         if len(regions) > 1:
-            array = ", ".join(readable(region.name) for region in regions)
+            array = ", ".join(plain_name(region.name) for region in regions)
     first = row.first
     if first is None:
         least = next(iter(row.looks)).least

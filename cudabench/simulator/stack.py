@@ -19,7 +19,7 @@ from cudabench.simulator.values import (
     broadcast,
     different,
 )
-from cudabench.toolchain.diagnostics import readable
+from cudabench.symbols import readable
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
+from cudabench.symbols import readable
 from cudabench.toolchain import (
     architecture,
     asked,
@@ -381,7 +382,7 @@ def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
 
 def _is_own(refused: Refused, job: Job) -> bool:
     """Whether ptxas refuses a kernel that is asked for: for its shared memory, or what stands in a line of its PTX."""
-    over = {names.plain(diagnostics.readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
+    over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
     return diagnostics.assembler_lines(refused.log) or bool(over & set(map(names.plain, job.names)))
 
 

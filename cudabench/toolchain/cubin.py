@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cudabench.symbols import plain_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -157,24 +159,6 @@ def _registers(cubin: bytes) -> Mapping[str, int]:
             found.setdefault(table.get_symbol(symbol).name, int(count))
         at += size
     return found
-
-
-def plain_name(symbol: str) -> str:
-    """Return the last name of a mangled symbol (Itanium C++ ABI), a plain symbol as it is.
-
-    >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
-    ('count', 'table', 'flag', 'total')
-    >>> plain_name("_ZZ6kernelILi8EEvPfE4tile"), plain_name("_ZZ6kernelILi8EEvPfE4tile_0"), plain_name("_ZZ1kPiE1s_$_0")
-    ('tile', 'tile', 's')
-    """
-    if not symbol.startswith("_Z"):
-        return symbol
-    # A number may also be a template's argument: a name is what the symbol ends with, but for closing letters.
-    for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
-        end = match.end() + int(match[0])
-        if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):
-            return symbol[match.end() : end]
-    return symbol
 
 
 def declared_at(text: str, name: str) -> int | None:

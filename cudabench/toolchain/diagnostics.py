@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudabench.launchable import MAX_STATIC_SHARED
+from cudabench.symbols import readable
 
 HEAD = re.compile(
     r"^(?P<file>.+?)\((?P<line>\d+)\): (?:(?P<error>(?:catastrophic )?[Ee]rror)|warning|remark|note)(?: #[\w-]+)?: "
@@ -26,7 +27,7 @@ _MISSING = re.compile(
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
 # ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
-_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
+OF_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
 _HOST_FAULTS = (
     "calling a constexpr __host__ function",
     "is considered a host function",
@@ -184,21 +185,6 @@ def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
     return found
 
 
-def readable(text: str) -> str:
-    """Return a text in which mangled names (Itanium C++ ABI) are as the source has them: 'ns::f' for '_ZN2ns1fEPf'."""
-    return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
-
-
-def _demangled(symbol: str) -> str:
-    names, at = [], len("_Z")
-    while at < len(symbol) and symbol[at] in "ZNKL":
-        at += 1
-    while match := re.compile(r"\d+").match(symbol, at):
-        at = match.end() + int(match[0])
-        names.append(symbol[match.end() : at])
-    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
-
-
 def errors(
     log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, asked: Collection[str] = ()
 ) -> str:
@@ -212,7 +198,7 @@ def errors(
     for line in log.splitlines():
         head = HEAD.match(line)
         if head is not None:
-            keep = head["error"] is not None and not head["file"].startswith(_NAMES)
+            keep = head["error"] is not None and not head["file"].startswith(OF_NAMES)
             if keep:
                 place = f"{users_path(head['file'], filename)}:{head['line']}"
                 kept.append(f"{place}: error: {line[head.end() :]}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cudabench.toolchain import diagnostics
+from cudabench.symbols import readable
 from cudabench.toolchain.declarations import Declaration, declarations
 from cudabench.toolchain.signatures import template_head
 from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, is_name, opening_angle
@@ -163,7 +163,7 @@ def undefined(log: str, ptx: str, gone: Collection[LeftOut]) -> tuple[str, LeftO
     for name in calls:
         if name.startswith(_OF_RUNTIME):
             continue
-        known = diagnostics.readable(name).split("::")
+        known = readable(name).split("::")
         return name, next((one for one in bodies if one.names & set(known[-2:])), bodies[0])
     return None
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from cudabench.errors import UsageError
+from cudabench.toolchain.diagnostics import HEAD, OF_NAMES
 from cudabench.toolchain.kernels import parse
 
 QUERY_FILE = "cudabench-names"
@@ -41,10 +42,14 @@ def queries(names: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def asked_in(log: str, names: Sequence[str]) -> str | None:
-    """Return the name whose query a log speaks of first, None where it speaks of none."""
-    place = re.search(rf"{QUERY_FILE}\((\d+)\)", log)
-    return names[min(max(int(place[1]) - 2, 0), len(names) - 1)] if place and names else None
+def wrong_name(log: str, names: Sequence[str]) -> str | None:
+    """Return the name whose query, or whose line of NVRTC's own text, is the only fault of a log; None for others."""
+    files = [head["file"] for line in log.splitlines() if (head := HEAD.match(line)) and head["error"]]
+    if not files or not names or not all(file.startswith(OF_NAMES) for file in files):
+        return None
+    if place := re.search(rf"{QUERY_FILE}\((\d+)\)", log):
+        return names[min(max(int(place[1]) - 2, 0), len(names) - 1)]
+    return next((name for name in names if f"#pragma nv_mangled_name {as_cpp(name)}\n" in log), None)
 
 
 def entries_of_ptx(ptx: str) -> list[str]:

@@ -199,9 +199,8 @@ def _run(command: Sequence[str], job: Job, source_path: str) -> str:
 
 def _judge(log: str, job: Job) -> None:
     """Raise UsageError where all that nvcc refuses is a name that was asked for, or the architecture."""
-    heads = [head for line in log.splitlines() if (head := diagnostics.HEAD.match(line)) and head["error"]]
-    wrong = names.asked_in(log, job.names)
-    if wrong is not None and all(head["file"] == names.QUERY_FILE for head in heads):
+    wrong = names.wrong_name(log, job.names)
+    if wrong is not None:
         raise names.no_such_name(wrong, job.source, job.filename)
     if re.search(r"Unsupported gpu architecture|not defined for option 'gpu-architecture'", log):
         listed = ", ".join(architectures())

@@ -317,7 +317,7 @@ class Nvrtc:
                         raise
                     answer = attempt(forward=True)
         except Refused as refused:
-            wrong = _wrong_name(refused.log, job)
+            wrong = names.wrong_name(refused.log, job.names)
             if wrong is None:
                 raise
             raise names.no_such_name(wrong, job.source, job.filename) from None
@@ -330,12 +330,3 @@ class Nvrtc:
             cubin=answer.cubin,
             resources=ptxas.resources(answer.log, answer.ptx),
         )
-
-
-def _wrong_name(log: str, job: Job) -> str | None:
-    """The name that is the only fault: NVRTC reports it at no line of the file."""
-    heads = [(line, head) for line in log.splitlines() if (head := diagnostics.HEAD.match(line))]
-    errors = [line for line, head in heads if head["error"]]
-    if errors and all(line.startswith("__nv_name_map(") for line in errors):
-        return next((name for name in job.names if f"#pragma nv_mangled_name {names.as_cpp(name)}\n" in log), None)
-    return None

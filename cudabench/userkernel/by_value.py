@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.source.records import Layout, Parameter
-from cudabench.userkernel.inits import split
 from cudabench.userkernel.pointers import like
 
 _FEW = 4  # elements of an array that an example writes one by one
@@ -130,4 +130,4 @@ def _parts(text: str, where: str, layout: Layout, path: str) -> list[str]:
     """Return what stands between the outer brackets, split at its commas."""
     if not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
         raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
-    return split(text.strip()[1:-1])
+    return listed(text.strip()[1:-1])

@@ -20,7 +20,7 @@ FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
 def read(
     texts: Sequence[str], file: SourceFile, aliases: Mapping[str, str], numbers: Mapping[str, Any]
 ) -> tuple[Array, ...]:
-    """Return the variables that --const sets, each as an array. Raises UsageError for what is none of the file's."""
+    """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
     known = {constant.name: constant for constant in file.constants}
     made: list[Array] = []
     for text in texts:

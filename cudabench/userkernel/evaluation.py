@@ -53,7 +53,7 @@ class _Evaluator:
         if isinstance(result, int) and not isinstance(result, bool):
             return bounded(result, self.refuse)
         if isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind not in "biufc":
-            raise self.refuse("a value in it is no array of numbers")
+            raise self.refuse("a value in it is not an array of numbers")
         return result
 
     def compute(self, node: ast.AST) -> Any:

@@ -11,7 +11,7 @@ from cudabench.source.files import read_file
 from cudabench.source.records import Kernel
 from cudabench.userkernel.arguments import offered
 from cudabench.userkernel.plan import numeric, select
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import UserRequest, name_of
 from cudabench.userkernel.suggestion import Example, file_of
 
 
@@ -64,11 +64,12 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
             )
         request = replace(request, kernels=("all",))
     try:
-        return [(kernel, name) for kernel, name, _ in select(file, request)]
+        found = select(file, request)
     except UsageError:
         with contextlib.suppress(UsageError):
             return [(kernel, name) for kernel, name, _ in select(whole, request)]
         raise
+    return [(kernel, name) for kernel, name, _ in found]
 
 
 def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
@@ -79,12 +80,12 @@ def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
     order = [parameter.name for parameter in kernel.parameters]
     if not all(order):
         return request
-    given = {_name(text): text for text in request.arguments}
+    given = {name_of(text): text for text in request.arguments}
     return replace(
         request,
         arguments=tuple(given[name] for name in order if name in given),
-        expect=tuple(text for text in request.expect if _name(text) in order),
-        save=tuple(text for text in request.save if _name(text) in order),
+        expect=tuple(text for text in request.expect if name_of(text) in order),
+        save=tuple(text for text in request.save if name_of(text) in order),
         numbers=numeric(request.given()),
     )
 
@@ -96,14 +97,10 @@ def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], 
         for text in (text for request in requests for text in getattr(request, kind)):
             if text not in taken:
                 names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
-                near = did_you_mean(_name(text), names)
+                near = did_you_mean(name_of(text), names)
                 raise UsageError(
                     f"{option} {text}: no kernel has a parameter of this name; there are {', '.join(names)}.{near}"
                 )
-
-
-def _name(text: str) -> str:
-    return text.partition("=")[0].strip()
 
 
 def _own_name(kernel: Kernel) -> str:

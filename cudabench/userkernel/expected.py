@@ -20,7 +20,7 @@ class Expectation:
     name: str
     text: str
     path: str | None = None
-    # The expression that stands on the left, where that is no array itself: np.sum(y).
+    # The expression that stands on the left, where that is not an array itself: np.sum(y).
     function: str = ""
 
     @property
@@ -30,7 +30,7 @@ class Expectation:
 
 
 def sides(text: str) -> tuple[str, str]:
-    """Return the two sides of an expectation: the '=' stands outside all brackets and is no part of a comparison.
+    """Return the two sides of an expectation: the '=' stands outside all brackets and is not part of a comparison.
 
     Raises UsageError for a text that has none.
     """

@@ -1,14 +1,15 @@
 """Expressions of the command line: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
 
-They may come from files of others, so they are never run as Python. The text is parsed, and a walk over the tree
+They may come from files of others, so the text itself is never run as Python. It is parsed, and a walk over the tree
 computes what a white list of syntax, functions and NumPy's names allows: no attributes but `np.NAME`, no calls of
 anything else, no comprehensions, no strings. Integers stay within 64 bits and arrays within a limit, which is checked
-before they are made.
+before they are made. Only a tree that this walk has accepted is compiled, without Python's builtins, to be timed.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ import numpy as np
 
 from cudabench.errors import did_you_mean
 from cudabench.userkernel import limited
-from cudabench.userkernel.compiled import compiled
 from cudabench.userkernel.evaluation import evaluate
 from cudabench.userkernel.vocabulary import (
     BINARY,
@@ -62,7 +62,7 @@ class Expression:
             apart = self.arrays and limited.costly(self.tree, values)
             result = limited.within(self.label, compute, limit) if apart else compute()
             if not _numeric(result):
-                raise self._failed("its value is no number and no array")
+                raise self._failed("its value is neither a number nor an array")
             return result
         except ExpressionError:
             raise
@@ -79,9 +79,21 @@ class Expression:
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return what computes the value without a walk over the tree; `evaluate` must have accepted the same values.
 
-        NumPy's warnings are the caller's: compute inside np.errstate.
+        Arrays are not copied, so a later change of one shows. NumPy's warnings are the caller's: compute inside
+        np.errstate.
         """
-        return compiled(self.tree, values)
+        tree = copy.deepcopy(self.tree)
+        for node in ast.walk(tree):  # a parameter may be called np or min, so functions get other names
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                node.func.id += "()"
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                node.value.id += "()"
+        empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        code = compile(ast.fix_missing_locations(ast.Expression(ast.Lambda(empty, tree))), self.label, "eval")
+        functions = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np}.items()}
+        named = {alias(name): value for name, value in values.items()}
+        work: Callable[[], Any] = eval(code, {"__builtins__": {}, **named, **functions})
+        return work
 
     def _failed(self, why: str) -> ExpressionError:
         return ExpressionError(f"{self.label} fails: {why}.")
@@ -110,9 +122,9 @@ def parse(
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError as error:
         where = f" at '{plain[error.offset - 1 :][:20]}'" if error.offset and error.offset <= len(plain) else ""
-        raise ExpressionError(f"{label} is no expression{where}: {error.msg}.") from None
+        raise ExpressionError(f"{label} is not an expression{where}: {error.msg}.") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"{label} is no expression that can be read.") from None
+        raise ExpressionError(f"{label} cannot be read as an expression.") from None
     checker = _Checker(label, names, arrays)
     checker.check(tree, 0)
     return Expression(label, tree, frozenset(checker.names), arrays)
@@ -156,7 +168,7 @@ class _Checker:
         if not isinstance(node.value, (int, float, complex)) and node.value is not Ellipsis:
             if node.value is None and self.arrays:
                 return  # a new axis in an index
-            raise self.refuse(f"{node.value!r} is no number")
+            raise self.refuse(f"{node.value!r} is not a number")
         if isinstance(node.value, int):
             bounded(node.value, self.refuse)
 
@@ -203,7 +215,7 @@ class _Checker:
         else:
             called = node.func.id if isinstance(node.func, ast.Name) else "this"
             raise self.refuse(
-                f"'{called}' is no function here: there are {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
+                f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
             )
         for keyword in node.keywords:
             if keyword.arg not in NUMPY_KEYWORDS:

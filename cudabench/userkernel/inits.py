@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.brackets import closing, listed
 from cudabench.confined import host_memory
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.floats import to_bfloat16
@@ -126,16 +127,16 @@ def _integers(
 def read(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
     """Return how an array of a type and shape starts.
 
-    Raises UsageError for what is no such text, and for numbers that the type cannot hold.
+    Raises UsageError for any other text, and for numbers that the type cannot hold.
     """
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
     if text in WORDS:
         init = Init(text)
-    elif call and call[1] in CALLS and _balanced(call[2]):
+    elif call and call[1] in CALLS and closing(text, text.index("(")) == len(text) - 1:
         numbers = [
             expressions.parse(part, where, scalars, label=f"{where}: '{part}'").evaluate(scalars)
-            for part in split(call[2])
+            for part in listed(call[2])
         ]
         wanted = CALLS[call[1]]
         if len(numbers) != len(wanted):
@@ -163,27 +164,6 @@ def read(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Map
         return init
     _check(init, dtype, shape, where)
     return init
-
-
-def split(text: str) -> list[str]:
-    """Return the parts of a text between the commas that stand outside all brackets."""
-    parts, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += (letter in "{[(") - (letter in "}])")
-        if letter == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
-    parts.append(text[start:].strip())
-    return [part for part in parts if part]
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if depth < 0:
-            return False
-    return depth == 0
 
 
 def _check(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> None:

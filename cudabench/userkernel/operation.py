@@ -111,7 +111,7 @@ def _function_value(problem: UserProblem, one: Expectation, value: Any) -> np.nd
 def _applied(problem: UserProblem, one: Expectation, output: np.ndarray) -> np.ndarray:
     """Return a function of an output, in double precision."""
     held = from_bfloat16(output) if problem.array(one.name).dtype == "bfloat16" else output
-    values = {**problem.numbers, one.name: _widened(held)}
+    values = {**problem.numbers, one.name: widened(held)}
     return np.asarray(problem.function(one).evaluate(values, limit=host_memory()))
 
 
@@ -137,7 +137,7 @@ def _records(problem: UserProblem, one: Expectation, kind: np.dtype[Any]) -> Par
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         both = (np.ascontiguousarray(side).reshape(-1).view(np.uint8).view(kind) for side in (want, got))
         for (path, expected), (_, have) in zip(*(leaves(side, one.name) for side in both), strict=True):
-            yield path, expected, have, _plain_tolerance(problem, expected.dtype.name)
+            yield path, expected, have, plain_tolerance(problem, expected.dtype.name)
 
     return parts
 
@@ -148,17 +148,18 @@ def _values(
     """Return what the names of an expression mean; `wide` has floats in double precision."""
     meant = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.seed).items() if problem.constants else ():
-        meant[name] = (_widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
+        meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
                 held = from_bfloat16(held) if array.dtype == "bfloat16" else held
-                meant[name] = _widened(held) if wide else held
+                meant[name] = widened(held) if wide else held
     return meant
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
+def widened(array: np.ndarray) -> np.ndarray:
+    """Return an array of floats in double precision, any other as it is."""
     wider = {"float16": np.float64, "float32": np.float64, "complex64": np.complex128}.get(array.dtype.name)
     return array.astype(wider) if wider else array
 
@@ -167,7 +168,7 @@ def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
     each: dict[str, Tolerance] = {}
     for one in problem.expectations:
-        own = _plain_tolerance(problem, problem.array(one.name).dtype)
+        own = plain_tolerance(problem, problem.array(one.name).dtype)
         kind = fields_of(one)
         if one.function:
             functions = [other for other in problem.expectations if other.name == one.name]
@@ -179,7 +180,8 @@ def _tolerance(problem: UserProblem) -> Tolerance:
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
 
-def _plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
+def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
+    """Return the tolerance of numbers of a type: what was given, else the type's own."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
     rtol = rtol if problem.rtol is None else problem.rtol
     atol = atol if problem.atol is None else problem.atol

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,17 +14,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.launchable import MAX_SHARED
-from cudabench.model import Case, Dim, Launch, Problem, Source
-from cudabench.plan.limits import check_block, check_cluster, check_grid
+from cudabench.model import Case, Launch, Problem, Source
 from cudabench.plan.series import Series
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import words_of
-from cudabench.userkernel import arguments, constants, references, steps, values
+from cudabench.userkernel import arguments, constants, passed, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
-from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
+from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
 from cudabench.userkernel.values import Record, Scalar
@@ -56,110 +55,101 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     They differ in kernels, launches and defines at most. Raises UsageError for what cannot be, and CudabenchError for a
     file's fault.
     """
-    request = requests[0]
-    folders = _folders(request)
-    file = file_of(request)
-    aliases = {**file.types, **request.defines}
-    if request.steps:
-        return _in_steps(request, file, folders, aliases, command)
-    picked = [
-        (kernel, name, outright, each) for each in requests for kernel, name, outright in select(file, each, command)
-    ]
-    kernels = [kernel for kernel, *_ in picked]
-    for kernel in kernels:
-        references.check_no_reference(file, kernel, aliases)
-    names = [text.partition("=")[0].strip() for text in request.arguments]
-    first = next((kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names)), kernels[0])
-    example = Example(request, file, first, aliases, command)
-    read = arguments.read(request.arguments, first, aliases, _known(request), example, file)
-    read, orders = arguments.shared(read, first, kernels, aliases)
-    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
-    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
-    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
-    fixed = constants.read(request.constants, file, aliases, numbers)
-    user_problem = problem_of(request, file, read, numbers, fixed)
-    set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
-    if request.save and len(picked) > 1:
-        raise UsageError(
-            f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
-        )
-    text = Source(request.file, file.text, str(Path(request.file).resolve().parent), False, folders, request.std)
-    problem = Problem(size, main_dtype(user_problem), request.seed)
-    by_name = {one.name: one for one in read}
-    cases = []
-    for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
-        grid, block, shared, cluster = _launch(own, kernel, {**numbers, **_known(own)}, example)
-        passed = tuple(by_name[one].argument for one in order)
-        cases.append(
-            Case(
-                operation="run",
-                kernel=name,
-                id=None,
-                function=kernel.expression,
-                source=text,
-                problem=problem,
-                block=block,
-                grid=grid,
-                launches=(Launch(kernel.expression, grid, block, passed, shared, cluster=cluster),),
-                defines=dict(own.defines),
-                expects="",
-                named=outright,
-                constants=set_,
-                unset_constants=tuple(constants.options(file, kernel, fixed, aliases)),
+    builder = _Builder(requests[0], command)
+    cases = builder.in_steps() if requests[0].steps else builder.of_kernels(requests)
+    return Series(partial(operation_of, builder.problem), tuple(cases), builder.problem.baseline)
+
+
+class _Builder:
+    """The file of a request, and, once its arguments are read, what all cases on them have in common."""
+
+    def __init__(self, request: UserRequest, command: str) -> None:
+        self.request, self.command = request, command
+        self.folders = _folders(request)
+        self.file = file_of(request)
+        self.aliases = {**self.file.types, **request.defines}
+        self.names = list(request.given())
+
+    def in_steps(self) -> list[Case]:
+        """Return one case of several launches."""
+        request = self.request
+        for option in ("grid", "block", "shared", "cluster"):
+            given = getattr(request, option)
+            if given is not None:
+                raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+        if len(request.kernels) > 1:
+            raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+
+        def kernel(name: str) -> Kernel:
+            ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
+            return self.checked(found)
+
+        group = steps.parse(request.steps)
+        example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
+        whole, kernels = steps.union(group, self.names, kernel, example)
+        self.read(whole, [whole], example)
+        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.aliases)
+        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
+        return [self.case(name, launches, request, list(kernels.values()))]
+
+    def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
+        """Return a case for each kernel of requests that differ in kernels, launches and defines at most."""
+        picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
+        kernels = [self.checked(kernel) for kernel, *_ in picked]
+        by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
+        first = next(by_names, kernels[0])
+        example = Example(self.request, self.file, first, self.aliases, self.command)
+        orders = self.read(first, kernels, example)
+        if self.request.save and len(picked) > 1:
+            raise UsageError(
+                f"--save {self.request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
             )
+        given = {one.name: one.argument for one in self.arguments}
+        cases = []
+        for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
+            launch = _launch(own, kernel, {**self.numbers, **_known(own)}, example)
+            launch = replace(launch, arguments=tuple(given[one] for one in order))
+            cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
+        return cases
+
+    def checked(self, kernel: Kernel) -> Kernel:
+        """Return a kernel. Raises CudabenchError where it uses references."""
+        references.check_no_reference(self.file, kernel, self.aliases)
+        return kernel
+
+    def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
+        """Read the arguments for one of several kernels; return their names in each kernel's order."""
+        request, aliases = self.request, self.aliases
+        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file)
+        self.arguments, orders = passed.for_each_kernel(found, first, kernels, aliases)
+        scalars = [one for one in self.arguments if isinstance(one, Scalar)]
+        self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
+        members = (one.numbers for one in self.arguments if isinstance(one, Record))
+        self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
+        self.fixed = constants.read(request.constants, self.file, aliases, self.numbers)
+        self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
+        return orders
+
+    def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
+        """Return the case of launches of kernels."""
+        request, folder = self.request, str(Path(self.request.file).resolve().parent)
+        unset = (constants.options(self.file, kernel, self.fixed, self.aliases) for kernel in kernels)
+        return Case(
+            operation="run",
+            kernel=name,
+            id=None,
+            function=launches[0].function,
+            source=Source(request.file, self.file.text, folder, False, self.folders, request.std),
+            problem=Problem(self.size, main_dtype(self.problem), request.seed),
+            block=launches[0].block,
+            grid=launches[0].grid,
+            launches=launches,
+            defines=dict(own.defines),
+            expects="",
+            named=True,
+            constants={name: array.tobytes() for name, array in constants.contents(self.fixed, request.seed).items()},
+            unset_constants=tuple(dict.fromkeys(chain.from_iterable(unset))),
         )
-    return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
-
-
-def _in_steps(
-    request: UserRequest,
-    file: SourceFile,
-    folders: tuple[str, ...],
-    aliases: Mapping[str, str],
-    command: str,
-) -> Series:
-    """Return what a request with --step asks for: one case of several launches."""
-    own = ("grid", "block", "shared", "cluster")
-    for option, given in ((f"--{name}", getattr(request, name)) for name in own):
-        if given is not None:
-            raise UsageError(f"{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
-    if len(request.kernels) > 1:
-        raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
-
-    def kernel(name: str) -> Kernel:
-        ((found, _, _),) = select(file, replace(request, kernels=(name,)))
-        references.check_no_reference(file, found, aliases)
-        return found
-
-    group = steps.parse(request.steps)
-    names = [text.partition("=")[0].strip() for text in request.arguments]
-    example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
-    whole, kernels = steps.union(group, names, kernel, example)
-    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file)
-    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
-    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
-    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
-    fixed = constants.read(request.constants, file, aliases, numbers)
-    user_problem = problem_of(request, file, read, numbers, fixed)
-    launches = steps.launches(group, kernels, read, numbers, aliases)
-    unset = dict.fromkeys(name for one in kernels.values() for name in constants.options(file, one, fixed, aliases))
-    case = Case(
-        operation="run",
-        kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
-        id=None,
-        function=launches[0].function,
-        source=Source(request.file, file.text, str(Path(request.file).resolve().parent), False, folders, request.std),
-        problem=Problem(size, main_dtype(user_problem), request.seed),
-        block=launches[0].block,
-        grid=launches[0].grid,
-        launches=launches,
-        defines=dict(request.defines),
-        expects="",
-        named=True,
-        constants={name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()},
-        unset_constants=tuple(unset),
-    )
-    return Series(partial(operation_of, user_problem), (case,), user_problem.baseline)
 
 
 def problem(request: UserRequest) -> UserProblem:
@@ -169,30 +159,19 @@ def problem(request: UserRequest) -> UserProblem:
     return cast(UserProblem, maker.args[0])
 
 
-def _launch(
-    request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object
-) -> tuple[Dim, Dim, int, Dim | None]:
-    """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
+def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
+    """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
         raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
-    block, grid = dimensions(request.block, "--block", numbers), dimensions(request.grid, "--grid", numbers)
-    check_block(block)
-    check_grid(grid)
-    shared = number(request.shared, "--shared", numbers)
-    if shared > MAX_SHARED:
-        raise UsageError(f"--shared {request.shared} gives {shared} bytes; a block has {MAX_SHARED} at most.")
-    if request.cluster is None:
-        return grid, block, shared, None
-    cluster = dimensions(request.cluster, "--cluster", numbers)
-    check_cluster(cluster, grid)
-    return grid, block, shared, cluster
+    shared, cluster = request.shared, request.cluster
+    return launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
 
 
 def _folders(request: UserRequest) -> tuple[str, ...]:
     for folder in request.include:
         if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
+            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
     return tuple(str(Path(folder).resolve()) for folder in request.include)
 
 

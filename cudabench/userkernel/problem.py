@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import Dim
+from cudabench.model import Dim, Launch
 from cudabench.outputs import check_target
+from cudabench.plan.limits import check_block, check_cluster, check_grid, check_shared
 from cudabench.source.records import SourceFile
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.conforming import conform
@@ -90,7 +91,7 @@ def problem_of(
     """
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
-            raise UsageError(f"{option} {bound:g} is no tolerance: give a number of at least 0, such as 1e-5.")
+            raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
     expectations = []
     for text in request.expect:
         left, value = sides(text)
@@ -154,7 +155,7 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
     if found is None:
         names = [array.name for array in problem.arrays]
         scalar = any(one.name == name for one in problem.arguments)
-        what = f"{name} is no array" if scalar else f"there is no array '{name}'"
+        what = f"{name} is not an array" if scalar else f"there is no array '{name}'"
         raise UsageError(f"{option}: {what}; the kernel has {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
     return found
 
@@ -206,6 +207,31 @@ def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
         raise UsageError(f"{option} '{text}' has {len(values)} numbers: write X, X,Y or X,Y,Z.")
     x, y, z = (*(arguments.whole(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
     return (x, y, z)
+
+
+def launch_of(
+    function: str,
+    grid: str,
+    block: str,
+    numbers: Mapping[str, Any],
+    *,
+    shared: str | None,
+    cluster: str | None = None,
+    option: str = "",
+) -> Launch:
+    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make, without arguments.
+
+    `option` is what says them in place of --grid and the like. Raises UsageError for what no device launches.
+    """
+    sides = {"block": block, "grid": grid, **({"cluster": cluster} if cluster is not None else {})}
+    made = {name: dimensions(text, option or f"--{name}", numbers) for name, text in sides.items()}
+    check_block(made["block"])
+    check_grid(made["grid"])
+    nbytes = number(shared, option or "--shared", numbers)
+    check_shared(nbytes, f"{option or '--shared'} {shared} asks for", "ask for less")
+    if cluster is not None:
+        check_cluster(made["cluster"], made["grid"])
+    return Launch(function, made["grid"], made["block"], (), nbytes, cluster=made.get("cluster"))
 
 
 def main_dtype(problem: UserProblem) -> str:

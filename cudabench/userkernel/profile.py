@@ -46,7 +46,7 @@ class Profile:
 def read(path: str, known: Mapping[str, bool]) -> Profile:
     """Read a profile; `known` are the options that it may have, and whether each is a flag.
 
-    Raises CudabenchError for an unreadable file and UsageError for a key that is no option, a value of another kind, or
+    Raises CudabenchError for an unreadable file and UsageError for an unknown key, a value of another kind, or
     an output outside the profile's folder.
     """
     document = _toml(path)
@@ -84,7 +84,7 @@ def _toml(path: str) -> dict[str, Any]:
         with open_bytes(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: that is no profile.")
+            raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: a profile has less.")
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise no_such_file(path, "*.toml", f"--profile {path}") from None
@@ -95,9 +95,9 @@ def _toml(path: str) -> dict[str, Any]:
     try:
         return dict(tomllib.loads(text))
     except RecursionError:
-        raise CudabenchError(f"--profile {path} is no profile: it is nested too deeply.") from None
+        raise CudabenchError(f"--profile {path} is not a profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:
-        raise CudabenchError(f"--profile {path} is no TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
+        raise CudabenchError(f"--profile {path} is not TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
     except ValueError:  # Python reads no number of more digits than it is set to
         raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
 
@@ -106,7 +106,9 @@ def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool
     """Return a key's value as the command line would give it: text, a tuple of texts, a flag."""
     where = f"{path}: {table}{key}"
     if key not in known:
-        raise UsageError(f"{where} is no option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}.")
+        raise UsageError(
+            f"{where} is not an option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}."
+        )
     folder = Path(path).parent
     if key in LISTS:
         texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cudabench.errors import CudabenchError
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import spell, split, words_of
-from cudabench.userkernel.surface_calls import calls, example
+from cudabench.userkernel.object_uses import example, uses
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 
@@ -44,8 +44,8 @@ def check_no_reference(file: SourceFile, kernel: Kernel, aliases: Mapping[str, s
 
 def _surfaces(used: list[str], file: SourceFile, kernel: Kernel, aliases: Mapping[str, str]) -> CudabenchError:
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    types = {one.name: one.ctype or one.likely for one in reversed(calls(file.text))}
-    given = " ".join(f"--arg '{name}={example('surface', types.get(name, 'float'), aliases)}'" for name in used)
+    types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    given = " ".join(f"--arg '{name}={example('surface', types.get(name, ''), aliases)}'" for name in used)
     one = len(used) == 1
     return CudabenchError(
         f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are one text
 
 
 @dataclass(frozen=True)
@@ -33,5 +36,35 @@ class UserRequest:
     steps: tuple[str, ...] = ()  # launches in order, in place of grid and block
 
     def given(self) -> dict[str, str]:
-        """Return what the arguments say, by what stands before their `=`."""
-        return dict(text.partition("=")[::2] for text in self.arguments)
+        """Return --arg values by name."""
+        return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
+
+    def with_values(self, values: Mapping[str, str]) -> UserRequest:
+        """Return the request with other values of the arguments that are named."""
+        texts = ((name_of(text), text) for text in self.arguments)
+        return replace(self, arguments=tuple(f"{n}={values[n]}" if n in values else text for n, text in texts))
+
+    def words(self, command: str = "run") -> list[str]:
+        """Return the command line that asks for this."""
+        words = ["cudabench", command, self.file]
+        numbers = ((f"--{name}", getattr(self, name)) for name in ("rtol", "atol"))
+        options: tuple[tuple[str, Iterable[str | None]], ...] = (
+            ("--kernel", self.kernels),
+            ("-I", self.include),
+            ("-D", [f"{name}={text}" for name, text in self.defines.items()]),
+            ("--std", [self.std or None]),
+            *((f"--{name}", [getattr(self, name)]) for name in LAUNCH),
+            ("--step", self.steps),
+            ("--arg", self.arguments),
+            ("--expect", self.expect),
+            ("--const", self.constants),
+            *((option, [None if number is None else f"{number:g}"]) for option, number in numbers),
+            ("--seed", [str(self.seed) if self.seed else None]),
+        )
+        given = ((option, text) for option, texts in options for text in texts if text is not None)
+        return [*words, *chain.from_iterable(given)]
+
+
+def name_of(text: str) -> str:
+    """Return what a text of NAME=VALUE names."""
+    return text.partition("=")[0].strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,17 +12,6 @@ from cudabench.model import Rows
 from cudabench.source.records import Kernel, Parameter
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
-
-
-@dataclass(frozen=True)
-class RowsArray(Array):
-    """An array that goes to the kernel as an array of pointers, one to each of its rows."""
-
-    @property
-    def argument(self) -> Rows:
-        """What a launch gets: the pointers to the rows of the buffer."""
-        pitch = math.prod(self.shape[1:]) * np.dtype(self.storage).itemsize
-        return Rows(self.name, self.shape[0], pitch)
 
 
 def of_pointers(parameter: Parameter) -> bool:
@@ -35,12 +24,13 @@ def row_of(parameter: Parameter) -> Parameter:
     return replace(parameter, type=parameter.type[:-1].rstrip())
 
 
-def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> RowsArray:
-    """Return an array by its rows. Raises UsageError where it has no rows."""
+def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> Array:
+    """Return an array that goes to the kernel as pointers to its rows. Raises UsageError where it has no rows."""
     if len(array.shape) < 2:
         raise UsageError(
             f"{where}: '{parameter}' in {kernel.signature} is an array of pointers, one to each row, and "
             f"{array.dtype}{shape_text(array.shape)} has no rows: give rows and columns, as in "
             f"--arg '{array.name}={array.dtype}[16,{array.shape[0]}]:random'."
         )
-    return RowsArray(**{one.name: getattr(array, one.name) for one in fields(Array)})
+    pitch = math.prod(array.shape[1:]) * np.dtype(array.storage).itemsize
+    return replace(array, view=Rows(array.name, array.shape[0], pitch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.plan.sizes import sizes
@@ -20,15 +19,7 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     name, kind, values = sized(request, text)
     if request.save:
         raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
-    return [
-        replace(
-            request,
-            arguments=tuple(
-                f"{name}={kind}{size}" if one.partition("=")[0].strip() == name else one for one in request.arguments
-            ),
-        )
-        for size in values
-    ]
+    return [request.with_values({name: f"{kind}{size}"}) for size in values]
 
 
 def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
@@ -36,16 +27,14 @@ def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
 
     Raises UsageError for a name that no --arg is called, and where there is none or a choice.
     """
-    given = {name.strip(): value for name, _, value in (one.partition("=") for one in request.arguments)}
+    given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()
     if not equals:
         whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
         if len(whole) != 1:
             several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
-            raise UsageError(
-                f"--sizes {text} does not say of what, and {several}: write --sizes {(whole or ['n'])[0]}={text}."
-            )
+            raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")
         (name,) = whole
     elif name not in given:
         raise UsageError(

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cudabench.brackets import split
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, alternatives, combinations, values_of, zipped
+from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combinations, values_of, zipped
 from cudabench.plan.space import count as count_of
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 from cudabench.userkernel.sizes import sized
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # What is substituted in: the texts of a request, and those that a number may be named in.
-EXPRESSIONS = ("grid", "block", "bytes", "flops", "shared", "cluster")
 LISTS = ("arguments", "expect", "constants")
 
 
@@ -60,7 +60,7 @@ class Space:
         if not self.where:
             return True
         request = self.at(values)
-        texts = {name.strip(): text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
+        texts = {name: text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
         known = {**plan.numeric(texts), **plan.numeric(request.defines), **request.numbers}
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 
@@ -73,25 +73,22 @@ class Space:
         def put(text: str) -> str:
             return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
 
-        def argument(text: str) -> str:
-            name = text.partition("=")[0].strip()
-            return f"{name}={values[name]}" if name in by_kind["argument"] else text
-
         block = self.request.block
         if by_kind["block"]:
-            parts = alternatives(block) if block else [""] * len(by_kind["block"])
+            parts = split(block) if block else [""] * len(by_kind["block"])
             block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
         fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
-        taken = {*self.request.defines, *values, *(text.partition("=")[0].strip() for text in self.request.arguments)}
+        taken = {*self.request.defines, *values, *self.request.given()}
         fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal() and name not in taken}
         varied = {name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])}
         numbers = plan.numeric({**fixed, **varied})
         kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
         changed: dict[str, Any] = {
-            name: put(text) for name in EXPRESSIONS if (text := getattr(self.request, name)) is not None
+            name: put(text) for name in LAUNCH if (text := getattr(self.request, name)) is not None
         }
         changed |= {name: tuple(put(text) for text in getattr(self.request, name)) for name in LISTS}
-        changed["arguments"] = tuple(put(argument(text)) for text in self.request.arguments)
+        given = self.request.with_values({name: values[name] for name in by_kind["argument"]})
+        changed["arguments"] = tuple(put(text) for text in given.arguments)
         changed["block"] = put(block) if block is not None else None
         return replace(
             self.request,
@@ -121,7 +118,7 @@ class Space:
                 return self.point(values)
             except UsageError as error:
                 refused = refused or error
-        raise refused or UsageError(f"--where '{self.where}' holds for none of the {self.count} combinations.")
+        raise refused or UsageError(f"--where '{self.where}' does not hold for any of the {self.count} combinations.")
 
     def command(self, values: Values) -> list[str]:
         """Return the words of the `run` that repeats a point."""
@@ -132,31 +129,16 @@ class Space:
                 text = re.sub(rf"\b{name}\b", str(value), text)
             return text
 
-        words = ["cudabench", "run", request.file]
-        words += [word for kernel in request.kernels for word in ("-k", kernel)]
-        for name in EXPRESSIONS:
-            text = getattr(request, name)
-            words += [f"--{name}", put(text)] if text is not None else []
-        words += [word for name, text in request.defines.items() for word in ("-D", f"{name}={text}")]
-        for option, texts in (
-            ("--step", request.steps),
-            ("--arg", request.arguments),
-            ("--const", request.constants),
-            ("--expect", request.expect),
-        ):
-            words += [word for text in texts for word in (option, _put_value(text, put))]
-        words += [word for folder in request.include for word in ("-I", folder)]
-        words += ["--std", request.std] if request.std else []
-        for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
-            words += [option, f"{number:g}"] if number is not None else []
-        return words + (["--seed", str(request.seed)] if request.seed else [])
+        changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
+        changed |= {name: tuple(_put_value(text, put) for text in getattr(request, name)) for name in (*LISTS, "steps")}
+        return replace(request, **changed).words()
 
     def fixed(self) -> dict[str, Any]:
         """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
         swept = {axis.name for axis in self.axes}
-        kept = {name: getattr(self.request, name) for name in ("file", *EXPRESSIONS, "rtol", "atol", "std", "seed")}
+        kept = {name: getattr(self.request, name) for name in ("file", *LAUNCH, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
-        kept["arguments"] = [one for one in self.request.arguments if one.partition("=")[0].strip() not in swept]
+        kept["arguments"] = [one for one in self.request.arguments if name_of(one) not in swept]
         kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
         kept["kernels"] = [] if "kernel" in swept else list(self.request.kernels)
         return kept
@@ -180,7 +162,7 @@ def space_of(
 ) -> Space:
     """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean.
 
-    Raises UsageError for a list that is none, for a name that is varied twice or means nothing, and where nothing is
+    Raises UsageError for what is not a list, for a name that is varied twice or means nothing, and where nothing is
     varied.
     """
     axes: list[Axis] = []
@@ -195,7 +177,7 @@ def space_of(
         args = _with_size(args, request, sizes)
     axes += [*given, *defined, *block_axes, *args]
     names = [axis.name for axis in axes]
-    taken = [*names, *(one.partition("=")[0].strip() for one in request.arguments if not _argument(one)),
+    taken = [*names, *(name_of(one) for one in request.arguments if not _argument(one)),
              *(name for name in request.defines if name not in names)]  # fmt: skip
     for name in names:
         if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):
@@ -221,7 +203,7 @@ def _parameter(text: str, request: UserRequest) -> Axis:
     name, value = named(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
-    shown = [one for field in EXPRESSIONS if (one := getattr(request, field))]
+    shown = [one for field in LAUNCH if (one := getattr(request, field))]
     bare = re.compile(rf"\b{re.escape(name)}\b")
     if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
         bare.search(one) for one in (*shown, *inside, *request.expect)
@@ -240,7 +222,7 @@ def _argument(text: str) -> Axis | None:
         kind, _, numbers = value.rpartition(":")
         values = values_of(numbers, f"--arg {name}=")
         return Axis(name, tuple(f"{kind}:{one}" if kind else one for one in values), "argument", True)
-    parts = [part.strip() for part in alternatives(value)]
+    parts = split(value)
     if len(parts) < 2:
         return None
     values_of(value, f"--arg {name}=")
@@ -267,7 +249,7 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     from cudabench.plan.blocks import axis, blocks
 
     if request.block is not None:
-        parts = alternatives(request.block)
+        parts = split(request.block)
         found = [
             Axis(own, tuple(map(str, axis(part.strip()))), "block")
             for own, part in zip(BLOCK_NAMES, parts, strict=False)

@@ -17,21 +17,19 @@ from typing import Any
 
 import numpy as np
 
+from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.launchable import MAX_SHARED
-from cudabench.model import Launch
-from cudabench.plan.limits import check_block, check_grid
+from cudabench.model import Launch, Surface
 from cudabench.source.records import Kernel, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import arguments, expressions, textures
-from cudabench.userkernel.pointers import check_fit
-from cudabench.userkernel.problem import dimensions, number
-from cudabench.userkernel.textures import ObjectOf, SurfaceArray, TextureArray
-from cudabench.userkernel.values import Argument, Array, Null, Scalar
+from cudabench.userkernel.object_uses import STEPS
+from cudabench.userkernel.passed import check_takes
+from cudabench.userkernel.problem import launch_of, number
+from cudabench.userkernel.values import Argument, Array, BufferView, Null, Scalar
 
 MOST_LAUNCHES = 10_000
 EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
-_OPEN, _CLOSE = "([{", ")]}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Group:
 
 
 def parse(texts: Sequence[str]) -> Group:
-    """Return the steps that texts describe. Raises UsageError for a text that is none."""
+    """Return the steps that texts describe. Raises UsageError for any other text."""
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
@@ -105,7 +103,7 @@ def union(
         found[name] = replace(found[name], const=False)
     parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
     whole = replace(
-        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=arguments.STEPS,
+        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=STEPS,
         text="\n".join(one.text for one in kernels.values()),
     )  # fmt: skip
     return whole, kernels
@@ -121,24 +119,19 @@ def launches(
     """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
     by_name = {one.name: one for one in given}
     done: list[Launch] = []
-    cached: dict[Call, tuple[Any, ...]] = {}
+    cached: dict[Call, Launch] = {}
 
     def launch(call: Call, places: Mapping[str, str]) -> Launch:
         kernel = kernels[call.kernel]
         if call not in cached:
-            grid, block = (dimensions(text, "--step", numbers) for text in (call.grid, call.block))
-            check_block(block)
-            check_grid(grid)
-            shared = number(call.shared, "--step", numbers) if call.shared else 0
-            if shared > MAX_SHARED:
-                raise UsageError(f"--step: {call.kernel} asks for {shared} bytes of shared memory, over {MAX_SHARED}.")
-            cached[call] = grid, block, shared
-        grid, block, shared = cached[call]
+            cached[call] = launch_of(
+                kernel.expression, call.grid, call.block, numbers, shared=call.shared or None, option="--step"
+            )
         passed = [
             _passed(places.get(text, text), parameter, kernel, by_name, numbers, aliases)
             for text, parameter in zip(call.passed, kernel.parameters, strict=True)
         ]
-        return Launch(kernel.expression, grid, block, tuple(passed), shared)
+        return replace(cached[call], arguments=tuple(passed))
 
     def follow(one: Group, places: dict[str, str]) -> None:
         count = number(one.count, "--step", numbers)
@@ -146,8 +139,8 @@ def launches(
             raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
         for pair in one.swaps:
             for name in pair:
-                if not isinstance(by_name.get(name), (Array, ObjectOf)):
-                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is no array of --arg.")
+                if not isinstance(by_name.get(name), (Array, BufferView)):
+                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is not an array of --arg.")
         for _ in range(count):
             for member in one.members:
                 if isinstance(member, Group):
@@ -176,25 +169,14 @@ def _passed(
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
     found = by_name.get(text)
-    if isinstance(found, (SurfaceArray, TextureArray, ObjectOf)):
-        kind = textures.kind_of(found)
-        wrong = textures.misfit(kind, parameter, aliases)
-        if wrong and kind == "surface" and parameter.type == textures.TYPE:
-            repair = f"add --arg 't=texture({text})' and pass t"
-            raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
-        if wrong:
-            raise UsageError(f"{where} is a {kind}; '{parameter}' of {kernel.signature} is {wrong}.")
-        arguments.check_calls(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
-        return found.argument
-    if parameter.type in textures.OBJECTS and not parameter.pointer:
-        raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}.")
-    if isinstance(found, Array):
-        if not parameter.pointer:
-            raise UsageError(f"{where} is an array; {kernel.signature} takes a number there.")
-        check_fit(found, parameter, kernel, aliases, where)
-        return found.argument
-    if parameter.pointer and not isinstance(found, Null):
-        raise UsageError(f"{where} is no array; {kernel.signature} takes a pointer there.")
+    if found is not None and isinstance(found.argument, Surface) and parameter.type == textures.TYPE:
+        repair = f"add --arg 't=texture({text})' and pass t"
+        raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
+    if found is not None:
+        check_takes(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
+    elif parameter.pointer or parameter.type in textures.OBJECTS:
+        needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
+        raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
     wanted = numpy_type(parameter.type, aliases)
     if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
         return found.argument
@@ -210,8 +192,7 @@ def _passed(
 def _members(text: str, whole: str) -> list[Call | Group]:
     """Return the launches and groups of a text, which semicolons part."""
     found: list[Call | Group] = []
-    for part in _split(text, ";"):
-        part = part.strip()
+    for part in brackets.split(text, ";"):
         if not part:
             continue
         if part.startswith("{"):
@@ -234,12 +215,12 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
     inside, closed, rest = rest.partition(">>>")
     rest = rest.strip()
     if not (opened and closed and name.strip() and rest.startswith("(")):
-        raise UsageError(f"--step '{whole}' is no launch: write {EXAMPLE}.")
-    how = [_bare(part) for part in _split(inside, ",")]
+        raise UsageError(f"--step '{whole}' is not a launch: write {EXAMPLE}.")
+    how = [_bare(part) for part in brackets.split(inside)]
     if not 2 <= len(how) <= 4:
         raise UsageError(f"--step '{whole}': <<<{inside}>>> takes a grid and a block: write {EXAMPLE}.")
     end = _closing(rest, 0, whole)
-    passed = tuple(one.strip() for one in _split(rest[1:end], ",")) if rest[1:end].strip() else ()
+    passed = tuple(brackets.split(rest[1:end])) if rest[1:end].strip() else ()
     return Call(name.strip(), how[0], how[1], how[2] if len(how) > 2 else "", passed), rest[end + 1 :]
 
 
@@ -267,20 +248,7 @@ def _bare(text: str) -> str:
 
 def _closing(text: str, start: int, whole: str) -> int:
     """Return where the bracket that opens at a place is closed."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += (text[at] in _OPEN) - (text[at] in _CLOSE)
-        if depth == 0:
-            return at
-    raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators outside of all brackets."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        depth += (character in _OPEN) - (character in _CLOSE)
-        if character == separator and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
+    end = brackets.closing(text, start)
+    if end is None:
+        raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")
+    return end

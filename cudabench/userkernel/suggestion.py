@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cudabench.errors import UsageError
+from cudabench.plan.constants import Constants, NotANumber
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
@@ -23,14 +24,13 @@ from cudabench.source.records import Kernel, Parameter, SourceFile, TemplatePara
 from cudabench.source.types import numpy_type
 from cudabench.source.words import spell, split, words_of
 from cudabench.toolchain import includes
-from cudabench.userkernel import expressions, pointers, rows
+from cudabench.userkernel import pointers, rows
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
-from cudabench.userkernel.values import CONSTANTS
 
 # Of a problem, by its dimensions: no block divides a side.
 SIDES = {1: 10007, 2: 251, 3: 37}
@@ -75,19 +75,16 @@ def _words(
     check_taken(kernel, file, aliases)
     sized = _sized(request, kernel, file, aliases, launch)
     given = request.given()
-    words = ["cudabench", command, file.path, "--kernel", name]
-    words += [word for folder in request.include for word in ("-I", str(folder))]
-    words += [w for macro, value in request.defines.items() for w in ("-D", f"{macro}={value}" if value else macro)]
-    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else "")
-    launched = {"--grid": sized.grid, "--block": sized.block, "--cluster": request.cluster, "--shared": shared}
-    words += [word for option, text in launched.items() if text for word in (option, text)]
+    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else None)
+    arguments = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         value = given.get(own) or sized.numbers.get(own) or _value(parameter, file, aliases, sized)
-        words += ["--arg", f"{own}={value}"]
-    words += [word for text in request.expect for word in ("--expect", text)]
-    words += [word for text in request.constants for word in ("--const", text)]
-    return words
+        arguments.append(f"{own}={value}")
+    return replace(
+        request, file=str(file.path), kernels=(name,), grid=sized.grid or None, block=sized.block or None,
+        shared=shared, arguments=tuple(arguments),
+    ).words(command)  # fmt: skip
 
 
 # How large a problem is ----------------------------------------------------------------------------------------------
@@ -314,12 +311,11 @@ def _number(words: str, file: SourceFile, aliases: Mapping[str, str]) -> int | N
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
     sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
     words = re.sub(sizeof, lambda m: str(np.dtype(numpy_type(m[1], aliases) or "V").itemsize or m[0]), words)
-    words = in_numbers(words, file, aliases)
     try:
-        value = expressions.parse(words.replace("/", "//"), "a launch", ()).evaluate(CONSTANTS)
-    except UsageError:
+        value = Constants({}, {}, 0).evaluate(in_numbers(words, file, aliases))
+    except NotANumber:
         return None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if value >= 0 else None
 
 
 def in_numbers(text: str, file: SourceFile, aliases: Mapping[str, str]) -> str:

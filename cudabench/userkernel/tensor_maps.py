@@ -4,49 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError
 from cudabench.model import TensorMap
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.inits import split
-from cudabench.userkernel.values import Array
+from cudabench.userkernel.textures import read_call
+from cudabench.userkernel.values import Array, BufferView
 
 TYPE = "CUtensorMap"
 TYPES = (
     "float32", "float64", "float16", "bfloat16", "int8", "uint8", "uint16", "int32", "uint32", "int64", "uint64",
 )  # fmt: skip
-OPTIONS = ("box", "swizzle", "fill", "steps", "sizes", "strides", "access")
+OPTIONS = {
+    "box": (), "swizzle": ("0", "32", "64", "128"), "fill": ("zeros", "nan"), "steps": (), "sizes": (), "strides": (),
+    "access": ("read", "write"),
+}  # fmt: skip
 EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
-
-
-@dataclass(frozen=True)
-class MappedArray(Array):
-    """An array that goes to the kernel as a tensor map over it."""
-
-    tensor: TensorMap | None = None
-
-    @property
-    def argument(self) -> Any:
-        """What a launch gets: the map over the buffer."""
-        return self.tensor
-
-
-@dataclass(frozen=True)
-class MapOf:
-    """A tensor map over the array of another argument."""
-
-    name: str
-    tensor: TensorMap
-
-    @property
-    def argument(self) -> TensorMap:
-        """What a launch gets."""
-        return self.tensor
 
 
 def is_tensor_map(text: str) -> bool:
@@ -61,7 +39,7 @@ def read_tensor_map(
     others: Mapping[str, Array],
     scalars: Mapping[str, Any],
     pointer: bool,
-) -> MappedArray | MapOf:
+) -> Array | BufferView:
     """Return the map of `tensormap(ARRAY, box=..., ...)`.
 
     `array_of` reads ARRAY, unless it is the name of one of the `others`; `pointer`: the parameter points to the map.
@@ -69,28 +47,9 @@ def read_tensor_map(
     cuTensorMapEncodeTiled refuses.
     """
     where = f"--arg {name}={text}"
-    match = re.fullmatch(r"tensormap\s*\((.*)\)", text, re.S)
-    first, *rest = split(match[1]) if match else [""]
-    if not match or not rest:
-        raise UsageError(f"{where} is no tensor map: write --arg '{name}={EXAMPLE}'.")
-    given: dict[str, str] = {}
-    for part in rest:
-        key, equals, value = (side.strip() for side in part.partition("="))
-        if key not in OPTIONS or not equals:
-            raise UsageError(
-                f"{where}: '{part.strip()}' is no option of a tensor map; there are {', '.join(OPTIONS)}, as in "
-                f"box=64x64.{did_you_mean(key, OPTIONS)}"
-            )
-        given[key] = value
+    first, given = read_call(where, text, "tensormap", OPTIONS, "box=64x64", f"--arg '{name}={EXAMPLE}'")
     if "box" not in given:
         raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
-    for key, known in (
-        ("swizzle", ("0", "32", "64", "128")),
-        ("fill", ("zeros", "nan")),
-        ("access", ("read", "write")),
-    ):
-        if key in given and given[key] not in known:
-            raise UsageError(f"{where}: {key} is one of {', '.join(known)}, not '{given[key]}'.")
 
     def numbers(key: str, count: int) -> tuple[int, ...]:
         inner = given[key]
@@ -99,13 +58,13 @@ def read_tensor_map(
         value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
         found = value if isinstance(value, tuple) else (value,)
         if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
-            raise UsageError(f"{where}: {key} is {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
+            raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
         return tuple(int(one) for one in found)
 
-    other = others.get(first.strip())
-    array = other or array_of(first.strip())
+    other = others.get(first)
+    array = other or array_of(first)
     if array.dtype not in TYPES:
-        raise UsageError(f"{where}: no tensor map has {array.dtype}; there are {', '.join(TYPES)}.")
+        raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
     width = np.dtype(array.storage).itemsize
     sizes = tuple(array.shape)
     if "sizes" in given:
@@ -134,10 +93,9 @@ def read_tensor_map(
     )  # fmt: skip
     if other:
         if given.get("access"):
-            raise UsageError(f"{where}: access is said by the argument {array.name}: leave it out here.")
-        return MapOf(name, tensor)
+            raise UsageError(f"{where}: access is already set by {array.name}: remove it here.")
+        return BufferView(name, tensor)
     written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
     if array.init == "empty" and not written:
         raise UsageError(f"{where}: with access=read 'empty' would leave it poison: use random or arange.")
-    held = {one.name: getattr(array, one.name) for one in fields(Array)}
-    return MappedArray(**{**held, "const": not written}, tensor=replace(tensor, buffer=name))
+    return replace(array, const=not written, view=tensor)

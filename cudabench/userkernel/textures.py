@@ -4,18 +4,17 @@ or reads and writes, through texture and surface objects."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface, Texture
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.inits import split
-from cudabench.userkernel.values import Array
+from cudabench.userkernel.values import Array, BufferView
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _OBJECT = re.compile(r"(?:texture|surface)\s*\(")
@@ -49,49 +48,12 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class TextureArray(Array):
-    """An array that goes to the kernel as a texture object; `texture` says how it is read."""
-
-    texture: Texture | None = None
-
-    @property
-    def argument(self) -> Any:
-        """What a launch gets: the texture over the buffer."""
-        return self.texture
+Object = Array | BufferView
 
 
-@dataclass(frozen=True)
-class SurfaceArray(Array):
-    """An array that goes to the kernel as a surface object."""
-
-    surface: Surface | None = None
-
-    @property
-    def argument(self) -> Any:
-        """What a launch gets: the surface over the buffer."""
-        return self.surface
-
-
-@dataclass(frozen=True)
-class ObjectOf:
-    """A texture or surface over the array of another argument."""
-
-    name: str
-    object: Surface | Texture
-
-    @property
-    def argument(self) -> Surface | Texture:
-        """What a launch gets."""
-        return self.object
-
-
-Object = TextureArray | SurfaceArray | ObjectOf
-
-
-def kind_of(argument: Object) -> str:
+def kind_of(made: Texture | Surface) -> str:
     """Return "texture" or "surface"."""
-    return "surface" if isinstance(argument.argument, Surface) else "texture"
+    return "surface" if isinstance(made, Surface) else "texture"
 
 
 def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str | None:
@@ -150,9 +112,40 @@ def array_within(text: str) -> tuple[str, str, str]:
     match = _OBJECT.match(text)
     if match is None:
         return "", text, ""
-    first = next(iter(split(text[match.end() :].removesuffix(")"))), "")
+    first = next(iter(listed(text[match.end() :].removesuffix(")"))), "")
     start = text.index(first, match.end())
     return text[:start], first, text[start + len(first) :]
+
+
+def read_call(
+    where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str, example: str
+) -> tuple[str, dict[str, str]]:
+    """Return the array of `KIND(ARRAY, OPTION=VALUE, ...)` and its options, whose values are as `options` lists them.
+
+    One that lists none takes any. Raises UsageError for what is not on the list, and for an option that is given twice.
+    """
+    title = "tensor map" if kind == "tensormap" else kind
+    match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
+    if not match:
+        raise UsageError(f"{where} is not a {title}: write {example}.")
+    first, *rest = listed(match[1]) or [""]
+    given: dict[str, str] = {}
+    for part in rest:
+        key, equals, value = (side.strip() for side in part.partition("="))
+        if key not in options:
+            raise UsageError(
+                f"{where}: '{part}' is not an option of a {title}; use {', '.join(options)}, as in "
+                f"{sample}.{did_you_mean(key, options)}"
+            )
+        known = ", ".join(options[key])
+        if key in given:
+            raise UsageError(f"{where}: {key} is given twice: keep one.")
+        if not equals:
+            raise UsageError(f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}.")
+        if known and value not in options[key]:
+            raise UsageError(f"{where}: {key} is one of {known}, not '{value}'.")
+        given[key] = value
+    return first, given
 
 
 def read_object(
@@ -167,41 +160,21 @@ def read_object(
     where = f"--arg {name}={text}"
     kind = text[:7]
     _, options, array_like, sample = KINDS[kind]
-    match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
-    if not match:
-        raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}({array_like}, {sample})'.")
-    first, *rest = split(match[1]) or [""]
-    chosen = {key: values[0] for key, values in options.items()}
-    given = set()
-    for part in rest:
-        key, equals, value = (side.strip() for side in part.partition("="))
-        if key in given:
-            raise UsageError(f"{where}: {key} is said twice: keep one.")
-        if key in options and not equals:
-            raise UsageError(f"{where}: {key} has no value: write {key}=, and one of {', '.join(options[key])}.")
-        if key not in options:
-            raise UsageError(
-                f"{where}: '{part}' is no option of a {kind}; there are {', '.join(options)}, as in "
-                f"{sample}.{did_you_mean(key, options)}"
-            )
-        if value not in options[key]:
-            raise UsageError(f"{where}: {key} is one of {', '.join(options[key])}, not '{value}'.")
-        chosen[key] = value
-        given.add(key)
+    first, given = read_call(where, text, kind, options, sample, f"--arg '{name}={kind}({array_like}, {sample})'")
+    chosen = {key: given.get(key, values[0]) for key, values in options.items()}
     other = others.get(first)
     if other is None and re.fullmatch(r"[^\W\d]\w*", first) and first not in ("null", "nullptr"):
         raise UsageError(
             f"{where}: there is no array '{first}' of another argument: name one, or write {kind}(float32[n,n]:random)."
         )
     array = other or array_of(first)
-    if isinstance(other, (SurfaceArray, TextureArray)):
+    if other is not None and isinstance(held := other.argument, (Surface, Texture)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
-            raise UsageError(f"{where}: {said} is said by the argument {other.name}: leave it out here.")
-        held = other.argument
+            raise UsageError(f"{where}: {said} is already set by {other.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     if array.dtype not in TYPES:
-        raise UsageError(f"{where}: no {kind} has {array.dtype}; there are {', '.join(TYPES)}.")
+        raise UsageError(f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
     _check_sides(where, kind, array, int(chosen["channels"]), chosen["layers"] == "yes")
     if kind == "surface":
         return _surface(name, where, array, other, chosen)
@@ -211,7 +184,7 @@ def read_object(
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
     """Raise UsageError for channels that the last axis has not, and for too many dimensions or too few."""
     if channels > 1 and array.shape[-1] != channels:
-        raise UsageError(f"{where}: channels={channels} wants a shape that ends in {channels}, as [n,n,{channels}].")
+        raise UsageError(f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].")
     sides = len(array.shape) - (channels > 1) - layered
     if sides < 1:
         axes, place = ("layers", "behind") if layered else ("channels", "before")
@@ -227,27 +200,22 @@ def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bo
         )
 
 
-def _surface(
-    name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str]
-) -> SurfaceArray | ObjectOf:
+def _surface(name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str]) -> Object:
     """Return a surface of an array, or of another argument's."""
-    if other is not None and not isinstance(other, SurfaceArray):
+    if other is not None and not isinstance(other.argument, Surface):
         raise UsageError(
-            f"{where}: {other.name} is no surface, and only a surface's array can be written through another: let "
+            f"{where}: {other.name} is not a surface, and only a surface's array can be written through another: let "
             f"{other.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
         )
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     surface = Surface(other.name if other else name, array.dtype, array.shape, channels, layered)
     _check_size(where, "a surface", array, channels, layered, MOST)
-    if other is not None:
-        return ObjectOf(name, surface)
-    held = {one.name: getattr(array, one.name) for one in fields(Array)}
-    return SurfaceArray(**{**held, "const": False}, surface=surface)
+    return BufferView(name, surface) if other else replace(array, const=False, view=surface)
 
 
 def _texture(
     name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str], placed: bool, fetches: bool
-) -> TextureArray | ObjectOf:
+) -> Object:
     """Return a texture of an array, or of another argument's; placed: `memory` was said."""
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
@@ -268,11 +236,11 @@ def _texture(
     linear = chosen["memory"] == "linear" or (fetches and plain and not placed)
     if other is not None:
         wanted = f"texture({array.dtype}{shape_text(array.shape)}:random)"
-        if isinstance(other, SurfaceArray):
+        if isinstance(other.argument, Surface):
             if chosen["memory"] == "linear":
-                raise UsageError(f"{where}: {other.name} is a surface, which is no linear memory: read it with tex1D.")
+                raise UsageError(f"{where}: {other.name} is a surface, which is not linear memory: read it with tex1D.")
             linear = False
-        elif not isinstance(other, TextureArray) and not linear:
+        elif not isinstance(other.argument, Texture) and not linear:
             raise UsageError(
                 f"{where}: {other.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
                 f"{other.name} be a surface, or write {name}={wanted}."
@@ -283,10 +251,7 @@ def _texture(
         other.name if other else name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
         chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
     )  # fmt: skip
-    if other is not None:
-        return ObjectOf(name, texture)
-    held = {one.name: getattr(array, one.name) for one in fields(Array)}
-    return TextureArray(**{**held, "const": True}, texture=texture)
+    return BufferView(name, texture) if other else replace(array, const=True, view=texture)
 
 
 def _check_size(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.model import ByValue
+from cudabench.model import ByValue, Rows, Surface, TensorMap, Texture
 from cudabench.reading import check_regular
 from cudabench.userkernel.conforming import shape_text, storage
 from cudabench.userkernel.inits import Init
@@ -43,7 +43,8 @@ class Scalar:
 class Array:
     """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it.
 
-    `init` is the word, "expression" or "file"; `rule` says the rest where a word alone does not.
+    `init` is the word, "expression" or "file"; `rule` says the rest where a word alone does not. `view` is what a
+    launch gets in place of the buffer: a texture, a surface or a tensor map over it, or pointers to its rows.
     """
 
     name: str
@@ -53,11 +54,12 @@ class Array:
     path: str | None = None
     const: bool = False
     rule: Init | None = None
+    view: Texture | Surface | TensorMap | Rows | None = None
 
     @property
     def argument(self) -> Any:
-        """What a launch gets: the name of the buffer."""
-        return self.name
+        """What a launch gets: the name of the buffer, or what is made of it."""
+        return self.view or self.name
 
     @property
     def nbytes(self) -> int:
@@ -116,16 +118,12 @@ class Record:
         return ByValue(self.content, self.align, self.pointers)
 
 
-class Other(Protocol):
-    """An argument that stands for none of the above, such as a view of another's array."""
+@dataclass(frozen=True)
+class BufferView:
+    """A texture, surface or tensor map over the array of another argument: what a launch gets."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def argument(self) -> Any:
-        """What a launch gets."""
+    name: str
+    argument: Texture | Surface | TensorMap
 
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
@@ -136,7 +134,7 @@ def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
     return tuple(found)
 
 
-Argument = Scalar | Array | Null | Record | Other
+Argument = Scalar | Array | Null | Record | BufferView
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -161,8 +159,8 @@ def load(path: str, option: str) -> np.ndarray:
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
                 "plain array of numbers."
             ) from None
-        reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
-        raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
+        reason = getattr(error, "strerror", None) or "it is cut off or not a file of numpy.save"
+        raise CudabenchError(f"{option} cannot be read as a .npy file: {reason}.") from None
     loaded: np.ndarray = array
     return loaded
 

@@ -10,10 +10,10 @@ from cudabench.simulator.check.cures import GRID, Cure, around_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
-from cudabench.simulator.program.names import readable
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk, broadcast
+from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -91,14 +91,15 @@ class Hazards:
             side = _side(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {spot}, {side} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
-                array = readable(self.code.dynamic[0])
+                array = plain_name(self.code.dynamic[0])
                 text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
             # An array's own bounds; beyond them another one may lie.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
             spot = self.places.of_shared(name, low, high - low, where, width, line)
             holds = self.places.size(name, high - low, width, line)
-            text = f"{who} {verb} {size} bytes at {spot}, {_side(where, size, low, high)} '{readable(name)}' ({holds})"
+            side, array = _side(where, size, low, high), plain_name(name)
+            text = f"{who} {verb} {size} bytes at {spot}, {side} '{array}' ({holds})"
         elif space == "local" or access.bounds == (low, high):
             bounded = access.bounds is not None
             memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"

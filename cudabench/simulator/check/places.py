@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudabench.simulator.memory import Region
 from cudabench.simulator.program.code import Code
-from cudabench.simulator.program.names import readable
+from cudabench.symbols import plain_name
 
 # By name, bytes and line of an access: bytes of an element and elements by dimension of a shared array, where known.
 Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
@@ -59,7 +59,7 @@ class Places:
 
     def of_shared(self, name: str, start: int, size: int, offset: int, width: int, line: int) -> str:
         """Return the place at a byte of shared memory as one of a certain array, which may end before it."""
-        plain = readable(name)
+        plain = plain_name(name)
         found = self.declared(plain, size, line) if self.declared else None
         element, shape = found or (width, ())
         if self.declared and not found and size == width and offset == start and plain.isidentifier():
@@ -68,14 +68,14 @@ class Places:
 
     def size(self, name: str, size: int, width: int, line: int) -> str:
         """Return how many elements a shared array of so many bytes has."""
-        found = self.declared(readable(name), size, line) if self.declared else None
+        found = self.declared(plain_name(name), size, line) if self.declared else None
         element, shape = found or (width, (size // width,))
         return elements(shape) if prod(shape) * element == size else f"{size} bytes"
 
 
 def in_region(region: Region, offset: int, width: int) -> str:
     """Return the place at a byte of an array; width: bytes of an element, unless the array has its own."""
-    name = readable(region.name)
+    name = plain_name(region.name)
     return _element(name, offset, region.element or width, region.shape, _rows)
 
 

@@ -17,7 +17,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
-from cudabench.toolchain.cubin import plain_name
+from cudabench.symbols import plain_name
 
 
 class Kernel:
@@ -159,9 +159,7 @@ class Program:
         space = AddressSpace()
         space.skip_to(self._first_slot)
         for name, variable, data in self._storage:
-            space.place(
-                plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const"
-            )
+            space.place(plain_name(name), data, variable.space != "const", variable.space == "const")
         if self.heap is not None:
             space.place_heap(self.heap)
         return space

@@ -1,0 +1,243 @@
+"""Whether an expectation says, for given inputs, what is right; and how far rounding alone may take a kernel from it.
+
+The expectation is evaluated in the arrays' own precision and in a wider one. Where the two differ beyond the tolerance,
+it does not say what is right. How much rounding weighs is seen by changing the inputs by about as much as the running
+sum of a float is off, eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), and
+looking at what comes of it: a kernel may add up in another order than NumPy does.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cudabench.confined import host_memory
+from cudabench.errors import CudabenchError
+from cudabench.floats import from_bfloat16
+from cudabench.userkernel.conforming import conform
+from cudabench.userkernel.expected import Expectation
+from cudabench.userkernel.expressions import Expression
+from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
+from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.values import Array
+
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
+EPSILON_64 = 2.0**-52
+ROUNDS = 3  # of changed inputs
+SAFETY = 4
+ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1  # of the largest value: where rounding may weigh more, nothing is told
+
+SUMS = frozenset(
+    """sum mean dot matmul inner outer vdot cumsum cumprod prod convolve correlate average trapezoid std var trace
+    nansum nanmean gradient interp percentile quantile median bincount""".split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an expectation is worth for given inputs: why it decides nothing, or the absolute tolerance that it needs,
+    None where the usual one will do."""
+
+    undecided: str | None = None
+    atol: float | None = None
+
+
+class _Undecided(Exception):
+    """Raised when an expectation cannot decide, with the reason."""
+
+
+def judge(problem: UserProblem, seed: int) -> Judgement:
+    """Return what the expectations are worth for the inputs of a seed."""
+    inputs = {
+        one.name: from_bfloat16(one.make(seed, at)) if one.dtype == "bfloat16" else one.make(seed, at)
+        for at, one in enumerate(problem.arrays)
+        if one.init != "empty"
+    }
+    needed: list[float | None] = []
+    try:
+        for one in problem.expectations:
+            if one.path is None:
+                needed.append(_Judge.of(problem, one).judged(inputs))
+    except _Undecided as reason:
+        return Judgement(str(reason))
+    except CudabenchError as error:  # the expectation has no value here
+        return Judgement(str(error).rstrip("."))
+    atol = max((one for one in needed if one is not None), default=None)
+    exact = [one for one in problem.expectations if problem.array(one.name).dtype not in TOLERANCES]
+    if atol is not None and exact:
+        return Judgement("rounding needs a wider tolerance, which the whole numbers beside it cannot have")
+    return Judgement(atol=atol)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """An expectation, its expression, and the array that it is compared with."""
+
+    problem: UserProblem
+    one: Expectation
+    expression: Expression
+    array: Array
+
+    @classmethod
+    def of(cls, problem: UserProblem, one: Expectation) -> _Judge:
+        array = problem.array(one.name)
+        if one.function and array.dtype == "bfloat16":  # the function's values are not bits
+            array = replace(array, dtype="float32")
+        return cls(problem, one, problem.parsed(one), array)
+
+    def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
+        """Return the absolute tolerance that the expectation needs; None for the usual one."""
+        problem, expression, array = self.problem, self.expression, self.array
+        read = {
+            name: inputs[each.name]
+            for each in problem.arrays
+            for name in (problem.before(each.name), each.name)
+            if name in expression.names and each.name in inputs
+        }
+        whole = any(value.dtype.kind in "iub" for value in read.values())
+        wide = {name: widened(value) for name, value in read.items()}
+        exact = self.value(wide, strict=whole)
+        if exact.dtype.kind in "fc" and np.isnan(exact).any():
+            raise _Undecided("the expectation has NaN in it")
+        if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
+            self.check_when_wider(read, exact)
+        unsigned = {
+            name: value + 0 if value.dtype.kind in "fc" else value for name, value in wide.items()
+        }  # -0.0 + 0 is 0
+        zeros = any((value == 0).any() for value in unsigned.values())
+        if zeros and not np.array_equal(self.value(unsigned, strict=whole), exact):
+            raise _Undecided("the expectation hangs on the sign of a zero")
+        narrow = {name: _narrow(value) for name, value in read.items()}
+        near = self.value(narrow, strict=whole)
+        if array.dtype not in TOLERANCES:
+            if not np.array_equal(near, exact):
+                raise _Undecided("the expectation in float32 gives other whole numbers than in float64")
+            return None
+        exact, near = self.numbers(exact), self.numbers(near)
+        if not np.array_equal(np.isfinite(exact), np.isfinite(near)):
+            raise _Undecided("the expectation leaves the range of float32")
+        finite = np.isfinite(exact)
+        size, apart = np.abs(exact[finite]), np.abs(near[finite] - exact[finite])
+        usual = plain_tolerance(problem, array.dtype)
+        allowed = usual.atol + usual.rtol * size
+        spread = self.spread(wide, exact)[finite]
+        if (apart > allowed + SAFETY * spread).any():
+            raise _Undecided(f"the expectation differs by {float(apart.max()):.3g} between float32 and float64")
+        extra = SAFETY * (spread + apart)
+        if not (extra > allowed / 2).any():
+            return None
+        more = float(extra.max())
+        ill = min(max(ILL, ILL_EPSILONS * EPSILON.get(array.dtype, EPSILON_64)), ILL_MOST)
+        if more > ill * float(size.max()) + usual.atol:
+            raise _Undecided(f"rounding alone may change the expectation by {more:.3g}")
+        return float(f"{(usual.atol + more):.2g}") * 1.1
+
+    def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
+        """Return the expectation's value as the array holds it; _Undecided where C and NumPy need not agree on it.
+
+        `strict`: whole numbers are read, whose division by zero is 0 in NumPy and anything in C.
+        """
+        problem, expression, array, one = self.problem, self.expression, self.array, self.one
+        seen: set[str] = set()
+        values = {**problem.numbers, **read}
+        value = expression.evaluate(values, limit=host_memory())
+        if strict or any(array.dtype.kind in "fc" for array in read.values()):
+            with np.errstate(all="call", call=lambda kind, flag: seen.add(kind)):
+                expression.compiled(values)()
+        if "invalid value" in seen:
+            raise _Undecided("the expectation meets an invalid operation, such as the root of a negative number")
+        if strict and "divide by zero" in seen:
+            raise _Undecided("the expectation divides by zero")
+        if one.function:
+            return np.asarray(value)
+        arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
+        return conform(value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays)
+
+    def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
+        """Raise _Undecided where short whole numbers overflow in it: C computes in int, NumPy does not."""
+        longer = {
+            name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
+            for name, value in read.items()
+        }
+        value = np.asarray(self.expression.evaluate({**self.problem.numbers, **longer}, limit=host_memory()))
+        with np.errstate(all="ignore"):
+            if self.array.dtype in TOLERANCES:
+                rtol, atol = TOLERANCES[self.array.dtype]
+                ours = self.numbers(exact)
+                same = bool(np.allclose(ours, value, rtol=rtol, atol=atol, equal_nan=True))
+            else:
+                same = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
+        if not same:
+            raise _Undecided("whole numbers overflow inside the expectation")
+
+    def numbers(self, value: np.ndarray) -> np.ndarray:
+        """Return the values of the array as float64 or complex128."""
+        value = from_bfloat16(value) if self.array.dtype == "bfloat16" else value
+        return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+    def spread(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
+        """Return how far the expectation moves, by element, as the inputs change by what rounding may amount to."""
+        problem, spread = self.problem, np.zeros(exact.shape)
+        terms = _terms(self.expression, wide, exact)
+        own = EPSILON.get(self.array.dtype, EPSILON_64)
+        held = {name: each.dtype for each in problem.arrays for name in (problem.before(each.name), each.name)}
+        rng = np.random.default_rng(0)
+        for _ in range(ROUNDS):
+            changed = {}
+            for name, value in wide.items():
+                if value.dtype.kind not in "fc":
+                    changed[name] = value
+                    continue
+                share = max(EPSILON.get(held[name], EPSILON_64), own) * max(2.0, math.sqrt(terms))
+                with np.errstate(all="ignore"):
+                    changed[name] = np.where(
+                        np.isfinite(value), value * (1 + share * rng.choice((-1.0, 1.0), value.shape)), value
+                    )
+            value = np.asarray(self.expression.evaluate({**problem.numbers, **changed}, limit=host_memory()))
+            if value.shape != exact.shape:
+                value = np.broadcast_to(value, exact.shape)
+            with np.errstate(all="ignore"):
+                moved = np.abs(value - exact)
+            spread = np.maximum(spread, np.where(np.isfinite(moved), moved, 0.0))
+        return spread
+
+
+def _narrow(value: np.ndarray) -> np.ndarray:
+    return value.astype(np.float32) if value.dtype.name == "float16" else value
+
+
+def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.ndarray) -> int:
+    """Return about how many terms an element of the result is a sum of; 1 where nothing is added up."""
+    sums = any(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
+        or (isinstance(node, ast.Attribute) and node.attr in SUMS)
+        for node in ast.walk(expression.tree)
+    )
+    if not sums:
+        return 1
+    extents = [extent for value in read.values() for extent in value.shape]
+    shares = [value.size // max(exact.size, 1) for value in read.values()]
+    return int(max([1, *extents, *shares]))
+
+
+# What may be varied --------------------------------------------------------------------------------------------------
+
+
+def indices(expression: Expression) -> set[str]:
+    """Return the names that an expression reads as places of an array: other values of them need not be places."""
+    found: set[str] = set()
+    for node in ast.walk(expression.tree):
+        places: list[ast.AST] = []
+        if isinstance(node, ast.Subscript):
+            places = [node.slice]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift"):
+                places = [*node.args[1:]]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.LShift, ast.RShift)):
+            places = [node.right]
+        found |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
+    return found | {name.removesuffix("_") for name in found}

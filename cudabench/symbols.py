@@ -1,0 +1,41 @@
+"""Names of a cubin or of PTX, which C++ mangles (Itanium C++ ABI), as the source has them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+
+def readable(text: str) -> str:
+    """Return a text in which mangled names are as the source has them: 'ns::f' for '_ZN2ns1fEPf'."""
+    return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
+
+
+def _demangled(symbol: str) -> str:
+    names, at = [], len("_Z")
+    while at < len(symbol) and symbol[at] in "ZNKL":
+        at += 1
+    while match := re.compile(r"\d+").match(symbol, at):
+        at = match.end() + int(match[0])
+        names.append(symbol[match.end() : at])
+    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
+
+
+@lru_cache(maxsize=4096)
+def plain_name(symbol: str) -> str:
+    """Return the last name of a mangled symbol, of a plain one what stands behind its last '::'.
+
+    >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
+    ('count', 'table', 'flag', 'total')
+    >>> plain_name("_ZZ6kernelILi8EEvPfE4tile"), plain_name("_ZZ6kernelILi8EEvPfE4tile_0"), plain_name("_ZZ1kPiE1s_$_0")
+    ('tile', 'tile', 's')
+    """
+    symbol = symbol.rpartition("::")[2]
+    if not symbol.startswith("_Z"):
+        return symbol
+    # A number may also be a template's argument: a name is what the symbol ends with, but for closing letters.
+    for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
+        end = match.end() + int(match[0])
+        if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):
+            return symbol[match.end() : end]
+    return symbol

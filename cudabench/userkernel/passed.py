@@ -1,0 +1,78 @@
+"""An argument that was made for one parameter, given to another: of a kernel that is compared, or of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cudabench.errors import UsageError
+from cudabench.model import Rows, Surface, TensorMap, Texture
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type
+from cudabench.userkernel import tensor_maps, textures
+from cudabench.userkernel.object_uses import check_uses
+from cudabench.userkernel.pointers import check_fit
+from cudabench.userkernel.rows import of_pointers, row_of
+from cudabench.userkernel.values import Argument, Array, Null, Scalar
+
+
+def check_takes(
+    argument: Argument, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str
+) -> None:
+    """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
+    made = argument.argument
+    what = f"{where}: '{parameter}' is"
+    if isinstance(made, TensorMap):
+        if parameter.pointer != made.pointer or parameter.type != tensor_maps.TYPE:
+            raise UsageError(f"{what} not a tensor map.")
+    elif isinstance(made, (Texture, Surface)):
+        kind = textures.kind_of(made)
+        wrong = textures.misfit(kind, parameter, aliases)
+        if wrong:
+            raise UsageError(f"{what} not a {kind}, but {wrong}.")
+        check_uses(made, parameter, kernel, aliases, where)
+    elif parameter.type in textures.OBJECTS and not parameter.pointer:
+        raise UsageError(f"{what} {textures.OBJECTS[parameter.type]}.")
+    elif parameter.pointer != isinstance(argument, (Array, Null)):
+        raise UsageError(f"{what} {'a pointer: give it an array' if parameter.pointer else 'not a pointer'}.")
+    elif isinstance(argument, Array):
+        if isinstance(made, Rows) != of_pointers(parameter):
+            raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
+        own = replace(row_of(parameter), const=False) if isinstance(made, Rows) else parameter
+        check_fit(argument, own, kernel, aliases, where)
+
+
+def for_each_kernel(
+    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], aliases: Mapping[str, str]
+) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
+    """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
+
+    `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
+    any other by position. An array is const where all kernels call it so. Raises UsageError for a
+    kernel that the arguments do not fit.
+    """
+    by_name = {argument.name: argument for argument in arguments}
+    orders = []
+    for kernel in kernels:
+        if kernel is first:
+            orders.append(tuple(by_name))
+            continue
+        names = [parameter.name for parameter in kernel.parameters]
+        order = tuple(names) if set(names) == set(by_name) else tuple(by_name)
+        if len(names) != len(order):
+            raise UsageError(
+                f"{kernel.signature} takes {len(names)} arguments and {first.signature} {len(order)}: kernels that are "
+                "compared share one set of arguments; run it by itself."
+            )
+        for name, parameter in zip(order, kernel.parameters, strict=True):
+            argument = by_name[name]
+            where = f"{kernel.signature} cannot take {name} of {first.signature}; run it by itself"
+            check_takes(argument, parameter, kernel, aliases, where)
+            if isinstance(argument, Scalar):
+                wanted = numpy_type(parameter.type, aliases)
+                if wanted not in (None, argument.dtype):
+                    raise UsageError(f"{where}: it takes {wanted}, not {argument.dtype}.")
+            elif isinstance(argument, Array) and argument.view is None and argument.const and not parameter.const:
+                by_name[name] = replace(argument, const=False)
+        orders.append(order)
+    return tuple(by_name.values()), orders
