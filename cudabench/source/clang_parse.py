@@ -108,8 +108,8 @@ def _load() -> None:
     except LibclangError as error:
         if any(sign in str(error) for sign in NO_MEMORY):
             raise NotEnoughMemory(
-                "The C++ parser cannot be loaded, because this process may take too little memory: raise the limit that "
-                "'ulimit -v' shows."
+                "The C++ parser cannot be loaded, because this process may take too little memory: raise the limit "
+                "that 'ulimit -v' shows."
             ) from None
         why = " ".join(str(error).split())
         raise DeviceUnusable(
