@@ -3,7 +3,7 @@
 Kept are directives, `using namespace`, and each declaration of a name that the kernels reach, through functions, classes,
 template arguments and macros. Names alone decide, so that every overload, specialisation and inner scope stays; so does
 what is used without a name: operators and conversions (a class stays whole), assertions. Of a function for the host only
-the head stays: who calls it is refused. Where a macro that is reached puts names together, no part is made.
+the head stays: who calls it is refused. Where a macro that is reached puts names together, all names are reached.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _FUNCTIONS = (
 )  # fmt: skip
 _SCOPES = ("NAMESPACE", "LINKAGE_SPEC")
 _ALWAYS = ("USING_DIRECTIVE", "NAMESPACE_ALIAS", "STATIC_ASSERT")
+# Of a statement, as far as the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
+_HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
 _DETAILED = 0x01  # so that libclang knows which ranges conditions skip
 
 
@@ -67,8 +69,8 @@ class Part:
 def device_part(task: Task, kernels: Collection[str], words: Collection[str], front: str) -> Part | None:
     """Return the part of a file, and of the user's headers, that kernels of these names come to; of none, all do.
 
-    words: what the kernels' template arguments name. front: declarations to read the file behind. None where a macro
-    puts names together, a kernel is not found, or the parser gives up.
+    words: what the kernels' template arguments name. front: declarations to read the file behind. None where none of the
+    kernels is found, or the parser gives up.
     """
     work = functools.partial(_made, task, frozenset(kernels), frozenset(words), front)
     try:
@@ -145,7 +147,8 @@ class _File:
         for start, end in (*self.frames, *self.gone, *directives, *self.skipped, *((p.start, p.end) for p in self.pieces)):
             left[start:end] = b" " * (end - start)
         for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
-            names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:]", match[0]))
+            head = _HEAD.match(match[0])
+            names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head else set()
             self.pieces.append(_Piece(*match.span(), names or {""}, []))
 
     def words(self, piece: _Piece) -> Iterator[re.Match[str]]:
@@ -179,7 +182,7 @@ class _File:
         for piece in self.pieces:
             for start, _ in piece.gone if piece.kept else ():
                 head = self.plain[max(piece.start, self.plain.rfind("}", 0, start)) : start]
-                called = re.search(r"(operator\s*\W*|[^\W\d]\w*)\s*\(", head)
+                called = re.search(r"(operator\s*\W*|~?[^\W\d]\w*)\s*\(", head)
                 yield Host(called[1].strip() if called else "", name, self.text.count("\n", 0, start) + 1)
 
 
@@ -347,14 +350,14 @@ def _keep(
                 continue  # no kernel can call it
             piece.kept = found = True
             reached |= _reached(file, piece, declared, macros)
-        if not found:
-            hidden = any(piece.kept and _is_of_file(file, piece) for file, piece in pieces)
-            if every or not hidden:
-                break
+        if found:
+            continue
+        if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
+            reached |= declared
+        elif not every and any(piece.kept and _is_of_file(file, piece) for file, piece in pieces):
             every = True  # who else writes such a variable decides what the compiler makes of it
-    if any("##" in macros[name] for name in reached & macros.keys()):
-        return False
-    return any(piece.kept and piece.kernel for _, piece in pieces)
+        else:
+            return any(piece.kept and piece.kernel for _, piece in pieces)
 
 
 def _reached(file: _File, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:

@@ -165,6 +165,8 @@ _UNRESOLVED = re.compile(
     r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
 )
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
+# What a lambda says of where it runs: in a kernel it says nothing, and compilers take it with an option alone.
+_LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 _OF_RUNTIME = ("cuda", "__", "vprintf", "malloc", "free")
 
 
@@ -240,11 +242,12 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _telling(first: Refused, second: Refused) -> Refused:
-    """Return the refusal that speaks of the kernels: the file's own, unless host code or a header was in its way."""
-    hidden = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
+    """Return the refusal that speaks of the kernels: that of their part, unless it misses what the whole file has."""
+    seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
-    told = second if hidden or before & after else first
-    told.emptied, told.of_host = second.emptied, diagnostics.speaks_of_host_code(first.log)
+    misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
+    told = first if misses and not seen and not before & after else second
+    told.emptied, told.of_host = second.emptied, first.of_host
     told.by_assembler = first.by_assembler or second.by_assembler
     return told
 
@@ -365,18 +368,19 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     part = device_part(task, kernels, words, front)
     if part is None:
         return None
+    texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
     paths = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
-    headers = {paths[real]: text for path, text in part.texts.items() if (real := os.path.realpath(path)) in paths}
+    headers = {paths[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in paths}
     missing = diagnostics.missing_headers(refused.log)
     missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
     missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
     words |= {word for text in part.texts.values() for word in re.findall(r"[^\W\d]\w*", text)}
     stubs = {name: stand_ins.text(name) or prelude.library_header(name, words) for name in missing}
     if compiler.backend == "nvrtc":
-        stubs = {**stand_ins.of_standard(), **prelude.libraries(words), **stubs}
+        stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
     hosts = tuple(replace(one, file=paths.get(os.path.realpath(one.file), one.file) if one.file else "") for one in part.hosts)
-    return _Text(part.texts[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
+    return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:

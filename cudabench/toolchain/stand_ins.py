@@ -11,10 +11,6 @@ from cudabench.toolchain.diagnostics import undefined_names
 FOLDER = Path(__file__).parent / "headers"
 _TORCH = re.compile(r"(?:torch|ATen|c10)/.+\.(?:h|cuh|hpp)|THC/.+\.(?:h|cuh)|pybind11/.+\.h")
 _VECTORS = ("helper_math.h", "cutil_math.h")
-# The standard library's headers that only a host needs, of whose types a class's functions may speak.
-_STANDARD = """
-deque exception fstream functional future iosfwd iostream istream list map memory mutex ostream queue set sstream stack
-stdexcept string thread unordered_map unordered_set vector"""
 _REMOVED = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot", "saturate"])
 # The votes are still declared; it is the assembler that refuses them.
 _WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync' is not supported")
@@ -42,11 +38,6 @@ def text(header: str) -> str:
 def is_whole(header: str) -> bool:
     """Tell whether what stands for a header has all that it has."""
     return PurePosixPath(header).name in _VECTORS
-
-
-def of_standard() -> dict[str, str]:
-    """Return headers that declare the standard library's types for the host."""
-    return dict.fromkeys(_STANDARD.split(), read("standard_types.h"))
 
 
 def removed() -> str:
