@@ -35,8 +35,11 @@ _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)")
 _ON_DEVICE = frozenset(
     """__global__ __device__ __constant__ __shared__ __managed__ constexpr consteval global device constant""".split()
 )
-# What C++ looks up without its name in the text: of loops over a range and of structured bindings.
-_UNNAMED = frozenset(["begin", "end", "get", "tuple_size", "tuple_element"])
+# What C++ looks up without its name in the text: in loops over a range and in structured bindings.
+_UNNAMED = (
+    (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
+    (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
+)
 _RECORDS = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION")
 _FUNCTIONS = (
     "FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION",
@@ -338,7 +341,7 @@ def _keep(
     """Mark what the kernels reach; False where that is not known."""
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
-    reached = set(words | _UNNAMED)
+    reached = set(words)
     every = not kernels
     while True:
         found = False
@@ -367,12 +370,16 @@ def _reached(file: _File, piece: _Piece, declared: Collection[str], macros: Mapp
     if any(match[0] in declared - piece.names for match in words):
         own = {at for cursor in piece.cursors if cursor.kind.name in _FUNCTIONS for at in _locals(cursor, file)}
     found = {match[0] for match in words if match.start() not in own}
+    texts = [file.plain[piece.start : piece.end]]
     waiting = found & macros.keys()
-    seen: set[str] = set()
     while waiting:
-        seen |= waiting
-        found |= {word for name in waiting for word in _USED.findall(macros[name])}
-        waiting = (found & macros.keys()) - seen
+        texts += [macros.get(name, "") for name in waiting]
+        more = {word for name in waiting for word in _USED.findall(macros[name])} - found
+        found |= more
+        waiting = more & macros.keys()
+    for pattern, names in _UNNAMED:
+        if any(map(pattern.search, texts)):
+            found |= names
     return found
 
 

@@ -53,7 +53,7 @@ def only(job: Job) -> Job:
     large &= {name for one in kernels if one.name in asked for name in one.names}
     source = job.source
     for one in sorted(kernels, key=lambda kernel: -kernel.start):
-        other = one.name not in asked | called and not one.template_parameters
+        other = one.name not in asked | called and not one.template_parameters and "__global__" in one.text
         if other and _closed(one.text) and not large & one.names:
             source = source[: one.start] + _declared(one.text) + source[one.end :]
     return job if source == job.source else replace(job, source=source)
@@ -87,7 +87,7 @@ def _kernels(job: Job) -> list[Kernel]:
         found = clang_parse.read(Task(job.filename, job.source)).file.kernels
     except CudabenchError:
         return []
-    return [one for one in found if job.source[one.start : one.end] == one.text]
+    return [one for one in found if job.source[one.start : one.end] == one.text and one.text.endswith("}")]
 
 
 def _closed(text: str) -> bool:
