@@ -254,8 +254,9 @@ class Image:
 def compiled(image: Any, known: dict[Any, Image]) -> Image:
     """Return a launch's image compiled; each is compiled once."""
     from cudabench.devices.sim import SimDevice
+    from cudabench.source.choose_kernel import find_kernel as find
+    from cudabench.source.files import read_file as read
     from cudabench.toolchain.compiler import compile_cubin
-    from cudabench.toolchain.source import find, read
 
     key = str(image) if isinstance(image, Path) else (image.source, tuple(image.defines.items()))
     if key not in known:

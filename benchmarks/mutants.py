@@ -49,7 +49,8 @@ from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
-from cudabench.toolchain import nvrtc, source
+from cudabench.source.files import parse_text
+from cudabench.toolchain import nvrtc
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
@@ -563,7 +564,7 @@ class Function(NamedTuple):
 
 def functions(text: str) -> list[Function]:
     """Return the functions of a chapter in its order. Overloads are several of one name."""
-    spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in source.parse(text, "").kernels]
+    spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in parse_text(text, "").kernels]
     for match in DEVICE.finditer(text):
         line_end, end = text.index("\n", match.end()), text.find("\n}", match.end()) + 2
         spans.append((match[1], match.start(), line_end if text[line_end - 1] == "}" else end))

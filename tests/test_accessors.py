@@ -9,14 +9,22 @@ from pathlib import Path
 import pytest
 
 from cudabench.errors import UsageError
+from cudabench.source.files import parse_text
+from cudabench.source.records import Parameter
 from cudabench.toolchain import stand_ins
-from cudabench.toolchain.signatures import parameter_of
-from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.values import Array
 from tests.conftest import Ran
 
-FAMILY = "template <typename T> using Rows = torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits>;"
+FAMILY = (
+    "template <typename T> using Rows = torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits>;\n"
+    "using Other = Rows<float>;\n"
+)
+
+
+def parameter(ctype: str) -> Parameter:
+    """Return a parameter of a type, behind the family of types."""
+    return parse_text(f"{FAMILY}__global__ void f({ctype} x) {{}}", "t.cu").kernels[0].parameters[0]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +40,7 @@ FAMILY = "template <typename T> using Rows = torch::PackedTensorAccessor32<T, 2,
 )
 def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> None:
     """A type is read as C++ reads it, through families of types and other names."""
-    found = accessor_of(ctype, FAMILY, {"Other": "Rows<float>"})
+    found = accessor_of(parameter(ctype))
     assert found is not None
     assert (found.element, found.dimensions, found.index_bytes) == (element, dimensions, index_bytes)
     assert found.parameter("x").const == element.startswith("const")
@@ -41,12 +49,12 @@ def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> N
 @pytest.mark.parametrize("ctype", ["float", "Unknown<float>", "torch::PackedTensorAccessor32<float, N>", "Rows"])
 def test_other_types(ctype: str) -> None:
     """What is no accessor, or has no number of dimensions, is none."""
-    assert accessor_of(ctype, FAMILY, {}) is None
+    assert accessor_of(parameter(ctype)) is None
 
 
 def test_bytes() -> None:
     """Behind the address, which is filled in at the launch, stand sizes and strides in elements."""
-    accessor = accessor_of("torch::PackedTensorAccessor32<float, 3>", "", {})
+    accessor = accessor_of(parameter("torch::PackedTensorAccessor32<float, 3>"))
     assert accessor is not None
     record = accessor.record(Array("x", "float32", (2, 3, 5), "zeros"))
     assert struct.unpack("<q6i", record.content) == (0, 2, 3, 5, 15, 5, 1)
@@ -59,9 +67,9 @@ def test_bytes() -> None:
 
 def test_restrict_is_a_mark_and_not_a_type() -> None:
     """What marks a pointer goes, macros among it; a type whose name has the word stays."""
-    marked = parameter_of(words_of("const float *CUDA_RESTRICT x"))
+    marked = parameter("const float *CUDA_RESTRICT")
     assert (marked.name, marked.type, marked.restrict) == ("x", "float", True)
-    kept = parameter_of(words_of("torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits> x"))
+    kept = parameter("torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>")
     assert (kept.name, kept.restrict) == ("x", False)
     assert kept.type == "torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>"
 

@@ -16,7 +16,7 @@ from cudabench.model import Case
 from cudabench.operations import transpose
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.toolchain import source
+from cudabench.source.files import parse_text, without_kernels
 
 TRANSPOSE = operations.get("transpose")
 
@@ -88,7 +88,7 @@ def test_only_what_is_asked_for_is_compiled() -> None:
     """A case takes of its chapter the kernels of the request alone, with all their launches; a ladder takes all."""
 
     def kernels(case: Case) -> list[str]:
-        return [kernel.name for kernel in source.parse(case.source.text, "").kernels]
+        return [kernel.name for kernel in parse_text(case.source.text, "").kernels]
 
     operation = operations.get("pi")
     (fused,) = cases.build(operation, Request(kernels=("fused",)))
@@ -104,13 +104,13 @@ def test_what_is_compiled_apart_is_compiled_once() -> None:
     texts: dict[str, set[str]] = {}
     for case in built:
         if not case.skip_reason:
-            own = {kernel.name for kernel in source.parse(case.source.text, "").kernels}
+            own = {kernel.name for kernel in parse_text(case.source.text, "").kernels}
             assert {launch.function for launch in case.launches} <= own
             texts[case.source.text] = own
     assert 1 < len(texts) < len(built)
     assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
     chapter = chapters.read("matmul.cu").text
-    assert run.joined(texts) == source.without_kernels(chapter, set().union(*texts.values()))
+    assert run.joined(texts) == without_kernels(chapter, set().union(*texts.values()))
 
 
 def test_grid_is_honoured() -> None:

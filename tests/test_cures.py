@@ -13,8 +13,9 @@ import pytest
 from cudabench import simulator
 from cudabench.explain import statements
 from cudabench.simulator.errors import BudgetExceeded
+from cudabench.source.choose_kernel import find_kernel as find
+from cudabench.source.files import read_file as read
 from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
-from cudabench.toolchain.source import find, read
 from tests.conftest import Ran
 from tests.test_corpus import launch, marks
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import source
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import read_file
 from cudabench.toolchain.compiler import compile_cubin, nvcc_version, nvrtc_version
 from tests.conftest import Ran
 
@@ -131,8 +132,8 @@ def test_nvcc_takes_every_fifth_file(file: Public) -> None:
     words = file.run
     defines = dict(word.partition("=")[::2] for at, word in enumerate(words) if words[at - 1] in ("-D", "--define"))
     name = next((words[at + 1] for at, word in enumerate(words) if word in ("-k", "--kernel")), None)
-    written = source.read(file.path)
-    kernel = source.find(source.preprocessed(written, defines, ()), name)
+    written = read_file(file.path, defines)
+    kernel = find_kernel(written, name)
     compiled = compile_cubin(
         written.text, str(file.path), defines=defines, names=[kernel.expression], backend="nvcc", arch="sm_90"
     )

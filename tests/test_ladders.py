@@ -18,7 +18,7 @@ from cudabench import operations
 from cudabench.errors import NoRoom, UsageError
 from cudabench.measure import verify
 from cudabench.plan import chapters
-from cudabench.toolchain import source
+from cudabench.source.files import parse_text
 from tests import ladders
 from tests.ladders import (
     BLOCKS,
@@ -67,7 +67,7 @@ def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int
 def test_ladder_matches_chapter(name: str) -> None:
     """Every rung is a function of the chapter with a comment above it, in the same order, and none is left over."""
     operation = operations.get(name)
-    functions = source.parse(chapters.read(operation.source).text, operation.source).kernels
+    functions = parse_text(chapters.read(operation.source).text, operation.source).kernels
     ladder = [kernel.function for kernel in operation.kernels]
     assert [kernel.name for kernel in functions if kernel.name in ladder] == ladder
     assert [kernel.name for kernel in functions if kernel.name in ladder and not kernel.comment] == []

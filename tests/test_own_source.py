@@ -15,7 +15,7 @@ from cudabench.measure.modules import Linked, load
 from cudabench.model import Operation
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.toolchain import source
+from cudabench.source.files import parse_text, without_kernels
 from tests.ladders import needs_compiler
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
@@ -24,14 +24,14 @@ OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 def rung(operation: Operation) -> str:
     """Return the chapter without its kernels but that of the plain rung, which is called `mine`."""
     text = chapters.read(operation.source).text
-    only = source.without_kernels(text, {operation.plain.function})
+    only = without_kernels(text, {operation.plain.function})
     return re.sub(rf"\b{operation.plain.function}\b", "mine", only)
 
 
 def spoilt(operation: Operation) -> str:
     """Return the same with a kernel that does nothing."""
     text = rung(operation)
-    (kernel,) = source.parse(text, "").kernels
+    (kernel,) = parse_text(text, "").kernels
     body = text.index("{", text.index("(", text.index("mine(", kernel.start)))
     return text[: body + 1] + "}" + text[kernel.end :]
 

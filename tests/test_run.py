@@ -969,7 +969,8 @@ def test_an_expression_that_raises_is_a_usage_error_on_the_gpu(tmp_path: Path) -
 
 def made(text: str, seed: int = 0, index: int = 0) -> np.ndarray:
     """Return the array that `TYPE[SHAPE]:INIT` makes."""
-    from cudabench.toolchain.source import find, read
+    from cudabench.source.choose_kernel import find_kernel as find
+    from cudabench.source.files import read_file as read
     from cudabench.userkernel import arguments
     from cudabench.userkernel.values import Array
 

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.toolchain.source import find, first_sentence, numpy_dtype, parse, read, vector_type, without_kernels
+from cudabench.source.choose_kernel import find_kernel as find
+from cudabench.source.comments import first_sentence
+from cudabench.source.files import parse_text as parse
+from cudabench.source.files import read_file as read
+from cudabench.source.files import without_kernels
+from cudabench.source.types import numpy_type as numpy_dtype
+from cudabench.source.types import vector_type
 
 
 def names(text: str) -> list[str]:
@@ -414,5 +420,5 @@ def test_any_text(text: str) -> None:
 
 def test_import_is_cheap() -> None:
     """Reading source imports neither NumPy nor ctypes."""
-    code = "import sys, cudabench.toolchain.source; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
+    code = "import sys, cudabench.source.files; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import reached, source, stand_ins
+from cudabench.source.files import parse_text
+from cudabench.toolchain import stand_ins
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import constants
 from tests.conftest import Ran
@@ -327,26 +328,28 @@ def test_names_that_a_kernel_comes_to() -> None:
         "__global__ void shadows(float *far, int n) { float *s = far, other = 1;\n"
         "  for (int i = 0, k; i < n; i++) s[i] = other; }\n"
     )
-    file = source.parse(text, "k.cu")
+    file = parse_text(text, "k.cu")
     reads, shadows = file.kernels
-    assert reached.names(text, reads) >= {"use", "s"}
-    assert constants.unset(file, reads, ()) == ["s"]
+    assert reads.names >= {"use", "s"}
+    assert [one.name for one in constants.unset(file, reads, ())] == ["s"]
     assert constants.unset(file, shadows, ()) == []
 
 
 def test_constants_of_one_declaration() -> None:
     """Each is found with its type and extents, and whether it starts as something."""
     text = (
-        "static __constant__ const float a, b[3][N] , c = 2;\n__constant__ __align__(16) float4 t[2];\n"
+        "enum { N = 5 };\nstatic __constant__ const float a, b[3][N] , c = 2;\n"
+        "__constant__ __align__(16) float4 t[2];\n"
         "namespace n { __constant__ struct P p; }\n__constant__ int table[] = {1, 2};\n"
     )
-    assert constants.declared(source.parse(text, "k.cu")) == {
-        "a": ("float", "", False),
-        "b": ("float", "[3][N]", False),
-        "c": ("float", "", True),
-        "t": ("float4", "[2]", False),
-        "p": ("P", "", False),
-        "table": ("int", "[]", True),
+    file = parse_text(text, "k.cu")
+    assert {one.name: (one.type, one.extents, one.starts) for one in file.constants} == {
+        "a": ("float", (), False),
+        "b": ("float", (3, 5), False),
+        "c": ("float", (), True),
+        "t": ("float4", (2,), False),
+        "p": ("struct P", (), False),
+        "table": ("int", (2,), True),
     }
 
 

@@ -47,14 +47,14 @@ def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a kernel of FILE.cu, where the file is named already and can be read."""
     from cudabench.errors import CudabenchError
-    from cudabench.toolchain import source
+    from cudabench.source.files import read_file
 
     # Behind a '-k' that has no value yet, click leaves the words unassigned.
     path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith((".cu", ".cuh"))), None)
     if not path:
         return []
     try:
-        found = source.read(path).kernels
+        found = read_file(path).kernels
     except CudabenchError:
         return []
     return _starting(incomplete, ((kernel.qualified_name, None) for kernel in found))

@@ -177,12 +177,12 @@ def _request(checkout: Checkout, given: Mapping[str, Any], defines: Mapping[str,
 def _side(checkout: Checkout, request: UserRequest) -> Side:
     from cudabench.model import Source
     from cudabench.results.diff import Side
-    from cudabench.toolchain import source
+    from cudabench.source.files import text_of
 
     for folder in request.include:
         if not Path(folder).is_dir():
             raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
-    text = source.read(checkout.path).text
+    text = text_of(checkout.path).replace("\r\n", "\n")
     folder = str(Path(checkout.path).resolve().parent)
     include = tuple(str(Path(each).resolve()) for each in request.include)
     hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
@@ -196,29 +196,24 @@ def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated:
     from dataclasses import replace
 
     from cudabench.results.diff import Chosen, pairs_of
-    from cudabench.toolchain import source
     from cudabench.userkernel import plan
     from cudabench.userkernel.problem import dimensions, number
+    from cudabench.userkernel.suggestion import file_of
 
     chosen: list[dict[str, Chosen]] = [{}, {}]
-    texts = [source.read(request.file) for request in requests]
-    files = [
-        (source.preprocessed(text, request.defines, request.include), text)
-        for text, request in zip(texts, requests, strict=True)
-    ]
+    files = [file_of(request) for request in requests]
     names = given["kernels"] or ("all",)
     for name in names:
         refused = []
         for at, request in enumerate(requests):
             try:
-                picked = plan.selected(*files[at], replace(request, kernels=(name,)))
+                picked = plan.select(files[at], replace(request, kernels=(name,)))
             except UsageError as error:
                 refused.append(error)
                 continue
             for kernel, title, _ in picked:
-                # The preprocessor's lines are not the file's.
-                own = (one.line for one in files[at][1].kernels if one.qualified_name == kernel.qualified_name)
-                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, next(own, 1), title))
+                line = 1 if kernel.file else kernel.line
+                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
     pairs = pairs_of(*chosen)

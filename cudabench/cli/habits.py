@@ -429,12 +429,12 @@ def _operations_with(word: str) -> list[str]:
 
 def _kernels(words: Sequence[str]) -> Iterator[Any]:
     """Yield the kernels of the files that a line names; nothing of a file that cannot be read."""
-    from cudabench.toolchain import source
+    from cudabench.source.files import read_file
 
     for word in words:
         if word.lower().endswith(CUDA_FILES):
             with suppress(CudabenchError):
-                yield from source.read(word).kernels
+                yield from read_file(word).kernels
 
 
 def _parameters(words: Sequence[str]) -> set[str]:

@@ -17,12 +17,13 @@ def command(names: tuple[str, ...]) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
     from cudabench.plan import cases, chapters
     from cudabench.render import catalogue
-    from cudabench.toolchain import source
+    from cudabench.source.comments import first_sentence
+    from cudabench.source.files import parse_text
 
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
         kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
-        file = source.parse(chapters.read(chosen.source).text, chosen.source)
-        sentences = {kernel.name: source.first_sentence(kernel.comment) for kernel in file.kernels}
+        file = parse_text(chapters.read(chosen.source).text, chosen.source)
+        sentences = {kernel.name: first_sentence(kernel.comment) for kernel in file.kernels}
         catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0

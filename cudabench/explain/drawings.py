@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
 from cudabench.plan import constants
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
-from cudabench.toolchain import c_types
+from cudabench.source.types import numpy_type
 
 if TYPE_CHECKING:
     from cudabench.simulator.count.trace import SharedRequest, Trace
@@ -105,7 +105,7 @@ def _widths(declaration: str, defines: Mapping[str, str]) -> tuple[int, ...]:
     import numpy as np
 
     words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", declaration).strip()
-    known = c_types.numpy_dtype(words, defines)
+    known = numpy_type(words, defines)
     return WIDTHS if known is None else (np.dtype(known).itemsize,)
 
 

@@ -32,7 +32,10 @@ from cudabench.model import (
 from cudabench.plan import chapters, constants
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
-from cudabench.toolchain import source
+from cudabench.source import records
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import parse_text, read_file, without_kernels
+from cudabench.source.types import numpy_type
 
 Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # what is compiled at once, with its macros
 
@@ -65,7 +68,7 @@ class Picked:
     text: Source
     named: bool
     rung: Kernel
-    replaced: Mapping[str, source.KernelSource] = field(default_factory=dict)
+    replaced: Mapping[str, records.Kernel] = field(default_factory=dict)
 
 
 def build(operation: Operation, request: Request) -> list[Case]:
@@ -182,7 +185,7 @@ def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
 
 @lru_cache(maxsize=64)  # a sweep asks for the same parts once a block
 def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
-    return replace(chapter, text=source.without_kernels(chapter.text, wanted))
+    return replace(chapter, text=without_kernels(chapter.text, wanted))
 
 
 # Which kernels ------------------------------------------------------------------------------------------------------
@@ -229,10 +232,10 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     A name stands for a function of the file, or for a rung: then the file's function for it is the one called the same,
     or the file's only one. A rung that the file has no function for is the built-in one, to compare with.
     """
-    file = source.read(path)
+    file = read_file(path)
     text = Source(str(path), file.text, folder=str(Path(path).resolve().parent), builtin=False)
     if not names:
-        return [_own(operation, file, text, source.find(file))]
+        return [_own(operation, file, text, find_kernel(file))]
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
     picked: list[Picked] = []
@@ -240,7 +243,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     chapter = chapters.read(operation.source)
     for name in names:
         if name in functions:
-            picked.append(_own(operation, file, text, source.find(file, name)))
+            picked.append(_own(operation, file, text, find_kernel(file, name)))
             continue
         for kernel, named in _matching(operation, name):
             if kernel.function in functions:
@@ -250,7 +253,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             else:
                 picked.append(Picked(kernel, chapter, named, kernel))
                 continue
-            picked.append(replace(_own(operation, file, text, source.find(file, own.name), kernel), named=named))
+            picked.append(replace(_own(operation, file, text, find_kernel(file, own.name), kernel), named=named))
     if not any(one.replaced for one in picked):
         raise UsageError(
             f"{path} has no kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
@@ -261,9 +264,9 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
 
 def _own(
     operation: Operation,
-    file: source.SourceFile,
+    file: records.SourceFile,
     text: Source,
-    function: source.KernelSource,
+    function: records.Kernel,
     rung: Kernel | None = None,
 ) -> Picked:
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
@@ -276,11 +279,11 @@ def _own(
     rung = rung or operation.plain
     replaced = {rung.function: function}
     if rung.launches is not None:
-        chapter = {kernel.name for kernel in source.parse(chapters.read(operation.source).text, "").kernels}
+        chapter = {kernel.name for kernel in parse_text(chapters.read(operation.source).text, "").kernels}
         if function.name in chapter and function.name != rung.function:
             replaced = {function.name: function}
         replaced |= {
-            kernel.name: source.find(file, kernel.name)
+            kernel.name: find_kernel(file, kernel.name)
             for kernel in file.kernels
             if kernel.name in chapter and kernel.name not in replaced and kernel.name != function.name
         }
@@ -316,15 +319,13 @@ def _launch_own(
     return own
 
 
-def _order(
-    operation: Operation, one: Picked, own: source.KernelSource, launch: Launch, problem: Problem
-) -> tuple[int, ...]:
+def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launch, problem: Problem) -> tuple[int, ...]:
     """Return the order in which a user's function takes a launch's arguments, or refuse its parameters.
 
     Two pointers are told apart by const where the function says it: an input that comes second is still the input.
     """
-    file = source.parse(one.text.text, one.text.name)
-    chapter = source.find(source.parse(chapters.read(operation.source).text, operation.source), launch.function)
+    file = parse_text(one.text.text, one.text.name)
+    chapter = find_kernel(parse_text(chapters.read(operation.source).text, operation.source), launch.function)
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(
@@ -347,12 +348,14 @@ def _order(
     return tuple(order)
 
 
-def _takes(own: source.Parameter, like: source.Parameter, passed: Any, ctype: str, aliases: Mapping[str, str]) -> bool:
+def _takes(
+    own: records.Parameter, like: records.Parameter, passed: Any, ctype: str, aliases: Mapping[str, str]
+) -> bool:
     """Tell whether a parameter takes what is passed, a buffer or a scalar: `half` fits a buffer of float16."""
     if own.pointer != isinstance(passed, Buffer):
         return False
     # T may be the macro that the command line defines, even where the file has a default of its own for it.
-    have = source.numpy_dtype(ctype) if own.type == "T" else source.numpy_dtype(own.type, aliases)
+    have = numpy_type(ctype) if own.type == "T" else numpy_type(own.type, aliases)
     if have is None:  # such as S, which a chapter, and a copy of it, makes of T
         return own.type == like.type
     a, b = np.dtype(have), np.dtype(passed.dtype)

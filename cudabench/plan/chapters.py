@@ -18,12 +18,13 @@ def folder() -> Path:
 def ideas(operation: Operation) -> dict[str, str]:
     """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; empty
     for an operation that has no chapter."""
-    from cudabench.toolchain import source
+    from cudabench.source.comments import first_sentence
+    from cudabench.source.files import parse_text
 
     if operation.source != f"{operation.name}.cu":
         return {}
-    parsed = source.parse(read(operation.source).text, operation.source)
-    sentences = {kernel.name: source.first_sentence(kernel.comment) for kernel in parsed.kernels}
+    parsed = parse_text(read(operation.source).text, operation.source)
+    sentences = {kernel.name: first_sentence(kernel.comment) for kernel in parsed.kernels}
     return {
         kernel.name: sentences[kernel.function]
         for kernel in operation.kernels

@@ -24,9 +24,9 @@ from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, C
 from cudabench.explain import code
 from cudabench.explain.code import Code, Place, Step
 from cudabench.model import Access, CodeDifference, CodeFigures, FirstChange, LineChange, Result, Source
+from cudabench.source.files import without_kernels
 from cudabench.toolchain import compiler
 from cudabench.toolchain.record import Compiled
-from cudabench.toolchain.source import without_kernels
 
 # What `--arch all` means, as far as the compiler has them: one of each generation of multiprocessor, and sm_90a, for
 # which alone wgmma compiles.

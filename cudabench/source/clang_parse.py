@@ -33,6 +33,7 @@ MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # of the user's own that are read, in the order in which they are included
 MOST_FAULTS = 500
+MOST_QUESTIONS = 32  # about instances of class templates, of one's own accord
 KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown type is int, and no error says so
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
@@ -110,6 +111,10 @@ def _read(task: Task) -> Reading:
         found = _parsed(task, lacks.text())
         if not lacks.learn(found, task.name, _asked(task)):
             break
+    if found.incomplete:
+        more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
+        reading = _parsed(replace(task, questions=(*task.questions, *more)), lacks.text()).reading
+        return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
     return found.reading
 
 

@@ -44,10 +44,9 @@ class Text:
         """Return the text between two bytes."""
         return self.text[start:end] if self._bytes is None else self._bytes[start:end].decode(errors="replace")
 
-    def faulty(self, start: int, end: int) -> bool:
-        """Tell whether an error lies between two bytes."""
-        at = bisect_left(self.faults, start)
-        return at < len(self.faults) and self.faults[at] < end
+    def faults_in(self, start: int, end: int) -> list[int]:
+        """Return the errors between two bytes."""
+        return self.faults[bisect_left(self.faults, start) : bisect_left(self.faults, end)]
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,39 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from ctypes import c_longlong, c_void_p
 from dataclasses import dataclass, field, replace
 
-from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, conf
+from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
 
 from cudabench.source.comments import comment_above, opening_of
 from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
-from cudabench.source.layouts import layout_of, numbers_in
+from cudabench.source.layouts import layout_of
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
-from cudabench.source.records import Answer, Constant, Kernel, Layout, Reading, SourceFile, Task, TemplateParameter
+from cudabench.source.records import (
+    Answer,
+    Constant,
+    Kernel,
+    Layout,
+    Reading,
+    SourceFile,
+    Task,
+    TemplateParameter,
+    numbers_in,
+)
+from cudabench.source.types import BYTES, numpy_type
 from cudabench.source.words import respelled, without_remarks
 
+_INTEGER = 1  # of the kinds of values
 QUERY = "cudabench_query_"
 _FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
 _METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
+_MEMBERS = (*_METHODS, CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.FIELD_DECL)
 _RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL)
 _TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
+_OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 _USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")
 
 # CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
@@ -45,6 +60,7 @@ class Found:
     faults: tuple[Fault, ...]
     bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
     heads: frozenset[int]
+    incomplete: tuple[str, ...]  # instances of class templates without a layout
 
 
 @dataclass(frozen=True)
@@ -68,8 +84,10 @@ class _Names:
     constants: list[Constant] = field(default_factory=list)
     references: dict[str, str] = field(default_factory=dict)
     uses: dict[str, set[str]] = field(default_factory=dict)
+    numbers: dict[str, str] = field(default_factory=dict)
     bodies: list[tuple[int, int]] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)
+    incomplete: dict[str, None] = field(default_factory=dict)
 
 
 class Walk:
@@ -80,7 +98,8 @@ class Walk:
         self.faults = faults
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in faults:
-            if fault.file in self.texts:
+            # A type that is known by its name alone is one still.
+            if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
             text.faults.sort()
@@ -100,6 +119,9 @@ class Walk:
         for name, meaning in self._macro_types().items():
             self.found.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
+        for at, question in enumerate(task.questions):
+            if question.type and (layout := self.found.answers.get(at, Answer()).layout):
+                self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
             self.found.aliases.setdefault(name, meaning)
         kernels = self._kernels()
@@ -107,7 +129,7 @@ class Walk:
         found = self.found
         file = SourceFile(
             task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
-            tuple(found.constants), found.references, task,
+            tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
         )  # fmt: skip
         plain = self.plain[self.path]
         heads = frozenset(
@@ -117,7 +139,7 @@ class Walk:
             for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
         )
         answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
-        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads)
+        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads, tuple(found.incomplete))
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
@@ -154,9 +176,14 @@ class Walk:
         self._scope(cursor, replace(scope, extern_c=scope.extern_c or match is not None, start=start))
 
     def _faulty(self, cursor: Cursor) -> bool:
+        """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
+        members start as."""
         place = span(cursor)
-        within = place.file in self.texts and self.texts[place.file].faulty(place.start, place.end)
-        return within or bool(conf.lib.clang_isInvalidDeclaration(cursor))
+        faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
+        if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
+            within = [span(child) for child in cursor.get_children() if child.kind in _MEMBERS]
+            faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
+        return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
         """Return a piece of a text without comments and strings."""
@@ -223,9 +250,22 @@ class Walk:
 
     def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
         layout = layout_of(kind, self._faulty)
+        self._note_instance(kind)
         if layout:
             for one in (name, qualified((*scope.names, name))):
                 self.found.layouts.setdefault(one, replace(layout, ctype=name))
+
+    def _note_instance(self, kind: Type) -> None:
+        """Lay out an instance of a class template, or note that nothing has made it complete."""
+        canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
+        name = bare(canonical)
+        declared = canonical.get_declaration()
+        if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
+            return
+        if canonical.get_size() < 0:
+            self.found.incomplete.setdefault(name)
+        elif layout := layout_of(canonical, self._faulty):
+            self.found.layouts.setdefault(name, layout)
 
     def _uniform(self) -> dict[str, str]:
         """Return for each struct whose members are all of one type that type and how many they are."""
@@ -234,7 +274,7 @@ class Walk:
             kinds, nbytes = numbers_in(layout)
             if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
                 (kind,) = kinds
-                found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // _BYTES[kind]}"
+                found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // BYTES[kind]}"
         return found
 
     def _macro_types(self, path: str = "") -> dict[str, str]:
@@ -272,10 +312,16 @@ class Walk:
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
         parameters = tuple(parameter_of(one, text, hidden) for one in formal)
+        if cursor.kind == CursorKind.FUNCTION_DECL:
+            for one in formal:
+                self._note_instance(one.type)
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
         whole = qualified((*scope.names, name))
         self.found.declared.add((whole, key))
+        written = text.slice(start, place.end)
+        if "{" not in written:
+            written = _pretty(cursor)  # by a macro
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             if comment:
@@ -285,7 +331,7 @@ class Walk:
         kernel = Kernel(
             name=name, qualified_name=whole, parameters=parameters, comment=comment, line=location.line,
             extern_c=scope.extern_c, template_parameters=_of_template(cursor, text), start=text.at(start),
-            end=text.at(place.end), text=text.slice(start, place.end), expression=whole,
+            end=text.at(place.end), text=written, expression=whole,
             file="" if place.file == self.path else place.file,
             names=frozenset(_USED.findall(self._plain(place))) - local_names(cursor),
         )  # fmt: skip
@@ -331,7 +377,15 @@ class Walk:
             ("texture<", "surface<")
         ):
             self.found.references[cursor.spelling] = bare(kind.get_canonical())
-        if not has(cursor, CursorKind.CUDACONSTANT_ATTR) or file_of(cursor) not in self.texts:
+        if file_of(cursor) not in self.texts:
+            return
+        if (
+            kind.is_const_qualified()
+            and numpy_type(bare(kind.get_canonical()))
+            and (value := _whole(cursor)) is not None
+        ):
+            self.found.numbers.setdefault(cursor.spelling, str(value))
+        if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return
         faulty = self._faulty(cursor)
         extents: list[int] = []
@@ -339,7 +393,9 @@ class Walk:
             extents.append(kind.element_count if kind.kind == TypeKind.CONSTANTARRAY else 0)
             kind = kind.element_type
         layout = None if faulty else layout_of(kind, self._faulty)
-        starts = any(child.kind.is_expression() for child in list(cursor.get_children())[-1:]) and _initialised(cursor)
+        place = span(cursor)
+        behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
+        starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
         self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
 
     # Answers ---------------------------------------------------------------------------------------------------------
@@ -368,20 +424,28 @@ class Walk:
                 yield bare(one), layout
 
 
-_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
-
-
 def _of_template(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
     return template_parameters(cursor, text) if cursor.kind == CursorKind.FUNCTION_TEMPLATE else ()
 
 
-def _initialised(cursor: Cursor) -> bool:
-    function = conf.lib.clang_Cursor_getVarDeclInitializer
-    function.argtypes, function.restype = [Cursor], Cursor
-    return bool(function(cursor).kind != CursorKind.INVALID_FILE)
+def _pretty(cursor: Cursor) -> str:
+    """Return a function as the parser understands it, macros replaced."""
+    function = conf.lib.clang_getCursorPrettyPrinted
+    function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
+    return str(function(cursor, None))
+
+
+def _whole(cursor: Cursor) -> int | None:
+    """Return the whole number that a constant is, None for another."""
+    library = conf.lib
+    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], c_void_p
+    library.clang_EvalResult_getKind.argtypes = [c_void_p]
+    library.clang_EvalResult_getAsLongLong.argtypes = [c_void_p]
+    library.clang_EvalResult_getAsLongLong.restype = c_longlong
+    result = library.clang_Cursor_Evaluate(cursor)
+    if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
+        return None
+    return int(library.clang_EvalResult_getAsLongLong(result))
 
 
 def _with_brackets(text: str, start: int) -> int:

@@ -67,8 +67,8 @@ def text_of(path: str | Path) -> str:
 
 def without_kernels(text: str, keep: Collection[str]) -> str:
     """Return a file's text with nothing in place of the kernels that are not called so; all else keeps its line."""
-    for kernel in reversed(parse_text(text, "").kernels):
-        if kernel.name not in keep:
-            gone = text[kernel.start : kernel.end]
-            text = text[: kernel.start] + "\n" * gone.count("\n") + text[kernel.end :]
+    kernels = parse_text(text, "").kernels
+    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro may write several
+    for start, end in sorted({(kernel.start, kernel.end) for kernel in kernels} - kept, reverse=True):
+        text = text[:start] + "\n" * text.count("\n", start, end) + text[end:]
     return text

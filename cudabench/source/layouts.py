@@ -31,7 +31,8 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0) -> Layout | None:
     if dtype and canonical.kind != TypeKind.POINTER:
         return Layout(bare(kind), size, align, dtype)
     if canonical.kind == TypeKind.CONSTANTARRAY:
-        element = layout_of(canonical.element_type, faulty, depth + 1)
+        inner = kind.element_type if kind.kind == TypeKind.CONSTANTARRAY else canonical.element_type
+        element = layout_of(inner, faulty, depth + 1)
         return element and Layout(bare(canonical), size, align, count=canonical.element_count, element=element)
     if canonical.kind == TypeKind.POINTER:
         return _pointer(kind, size, align)
@@ -60,7 +61,7 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) 
     for field in canonical.get_fields():
         offset = field.get_field_offsetof()
         own = layout_of(field.type, faulty, depth + 1)
-        if own is None or field.is_bitfield() or not field.spelling or field.is_anonymous() or offset < 0 or offset % 8:
+        if own is None or field.is_bitfield() or not field.spelling or offset < 0 or offset % 8:
             return None
         if own.pointee:
             own = _named(own, field.spelling)
@@ -74,14 +75,3 @@ def _named(layout: Layout, name: str) -> Layout:
 
     assert layout.pointee is not None
     return replace(layout, pointee=replace(layout.pointee, name=name))
-
-
-def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
-    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
-    if layout.dtype or layout.pointee:
-        return frozenset([layout.dtype or "pointer"]), layout.size
-    if layout.element:
-        kinds, nbytes = numbers_in(layout.element)
-        return kinds, nbytes * layout.count
-    parts = [numbers_in(member) for _, _, member in layout.members]
-    return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)

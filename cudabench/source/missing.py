@@ -18,7 +18,7 @@ ROUNDS = 4  # a name may hide another
 MOST = 100  # names
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
-    r"|no member named '|incomplete type '|is not a class, namespace|expected class name|undeclared identifier "
+    r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
 )
 _NOT_A_TYPE = re.compile(r"template argument for template type parameter must be a type")
 _NOT_A_VALUE = re.compile(r"template argument for non-type template parameter must be an expression")
@@ -106,7 +106,7 @@ class Missing:
         if not _UNKNOWN.search(said):
             return
         chain, template, end = _chain(text, at)
-        if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS:
+        if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS or _is_declared(chain[0], text):
             return
         if len(chain) == 1 and (header := _HEADERS.get(chain[0])):
             self.headers.add(header)
@@ -117,7 +117,8 @@ class Missing:
         if chain[0] == "std" and chain[1:] in (["array"], ["pair"]):
             self.headers.add("array")
             return
-        if len(chain) == 1 and not template and "undeclared identifier" in said:
+        given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
+        if len(chain) == 1 and not template and "undeclared identifier" in said and not given:
             return  # a value
         self.count += 1
         inside = self.types
@@ -148,6 +149,12 @@ class Missing:
                 if one is not None and one.values and commas < len(one.values):
                     one.values[commas] = value
                 return
+
+
+def _is_declared(name: str, text: str) -> bool:
+    """Tell whether a text declares a name itself, so that it is another that is not known."""
+    own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
+    return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 
 
 def _declared(types: dict[str, _Type]) -> Iterator[str]:

@@ -23,7 +23,7 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
     """Return a parameter of a function; `macros` are the words of the text that are not what they seem."""
     place = span(cursor)
     written = _words(text.slice(place.start, place.end)) if place.file == text.path else []
-    faulty = text.faulty(place.start, place.end)
+    faulty = bool(text.faults_in(place.start, place.end))
     found = parameter_from(cursor.spelling, cursor.type)
     restrict = found.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
     if faulty:
@@ -63,8 +63,17 @@ def parameter_from(name: str, kind: Type) -> Parameter:
 
 def bare(kind: Type) -> str:
     """Return a type in one spelling, without const."""
-    words = [word for word in words_of(kind.spelling) if word not in _QUALIFIERS]
-    return spell(words)
+    return spell(_unqualified(words_of(kind.spelling)))
+
+
+def _unqualified(words: Sequence[str]) -> list[str]:
+    """Return the words of a type without const and the like, but for what templates are given."""
+    depth, found = 0, []
+    for word in words:
+        depth += (word == "<") - (word == ">")
+        if depth > 0 or word not in _QUALIFIERS:
+            found.append(word)
+    return found
 
 
 def plain(kind: Type) -> str:
@@ -107,13 +116,13 @@ def _type_in(words: list[str], name: str, pointer: bool) -> str:
         if "*" not in words or ">" in words[len(words) - words[::-1].index("*") :]:
             return ""
         words = words[: len(words) - 1 - words[::-1].index("*")]
-    return spell([*(word for word in words if word not in _QUALIFIERS), *dimensions])
+    return spell([*_unqualified(words), *dimensions])
 
 
 def _as_written(name: str, words: list[str]) -> Parameter:
     """Return a parameter whose type the parser does not know, by its words."""
     pointer = "*" in words and "(" not in words
-    ctype = _type_in(words, name, pointer) or spell(word for word in words if word not in _QUALIFIERS)
+    ctype = _type_in(words, name, pointer) or spell(_unqualified(words))
     before = words[: len(words) - 1 - words[::-1].index("*")] if pointer else []
     return Parameter(name, ctype, pointer, "const" in before)
 

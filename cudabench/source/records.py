@@ -102,6 +102,17 @@ class Layout:
     pointee: Parameter | None = None
 
 
+def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
+    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
+    if layout.dtype or layout.pointee:
+        return frozenset([layout.dtype or "pointer"]), layout.size
+    if layout.element:
+        kinds, nbytes = numbers_in(layout.element)
+        return kinds, nbytes * layout.count
+    parts = [numbers_in(member) for _, _, member in layout.members]
+    return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)
+
+
 @dataclass(frozen=True)
 class Constant:
     """A `__constant__` variable: its type without the extents, these as numbers, whether it starts as something."""
@@ -150,7 +161,8 @@ class SourceFile:
 
     `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those
     of its headers, too, and the names of structs ('struct P') and enumerations (the type of their numbers). `layouts`
-    are those of its structs by name. `references` are the file's texture and surface references with their type.
+    are those of its structs by name. `references` are the file's texture and surface references with their type,
+    `numbers` what its macros and whole constants stand for.
     """
 
     path: str
@@ -162,6 +174,7 @@ class SourceFile:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     constants: tuple[Constant, ...] = ()
     references: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, str] = field(default_factory=dict)
     task: Task | None = field(default=None, compare=False)  # what the parser was given: it may be asked more
 
     def line(self, number: int) -> str:

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, cast, get_args, get_origin
 
 from cudabench.source.records import Kernel, Reading, Task
 
@@ -30,12 +30,17 @@ def loaded(body: bytes, task: Task) -> Reading | None:
     return replace(reading, file=replace(reading.file, text=task.text, task=task, kernels=kernels))
 
 
+def _is_sliced(kernel: Kernel) -> bool:
+    """Tell whether a kernel's text stands in the file's as it is: no header has it, and no macro writes it."""
+    return not kernel.file and len(kernel.text) == kernel.end - kernel.start
+
+
 def _short(kernel: Kernel) -> Kernel:
-    return kernel if kernel.file else replace(kernel, text="")
+    return replace(kernel, text="") if _is_sliced(kernel) else kernel
 
 
 def _whole(kernel: Kernel, text: str) -> Kernel:
-    return kernel if kernel.file else replace(kernel, text=text[kernel.start : kernel.end])
+    return kernel if kernel.text else replace(kernel, text=text[kernel.start : kernel.end])
 
 
 def _plain(value: Any) -> Any:
@@ -50,9 +55,9 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
-def _types(record: type) -> tuple[Any, ...]:
+def _types(record: Any) -> tuple[Any, ...]:
     hints = typing.get_type_hints(record)
-    return tuple(hints[name] for name in record.__dataclass_fields__)
+    return tuple(hints[one.name] for one in fields(record))
 
 
 def _record(kind: Any, value: Any) -> Any:
@@ -61,7 +66,7 @@ def _record(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         return None if value is None else _record(get_args(kind)[0], value)
     if isinstance(kind, type) and is_dataclass(kind):
-        own = _types(kind)
+        own = _types(cast(Any, kind))
         if not isinstance(value, list) or len(value) != len(own):
             raise ValueError
         return kind(*(_record(one, part) for one, part in zip(own, value, strict=True)))

@@ -55,6 +55,11 @@ _DTYPES = {
     **dict.fromkeys(("c10::Half", "at::Half", "torch::Half"), "float16"),
     **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
 }
+# How many bytes a number of each has.
+BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
 SPECIFIERS = frozenset(
     ["signed", "unsigned", "char", "short", "int", "long", "float", "double", "bool", "void", "auto", "__int128"]
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from cudabench.toolchain.comments import cleaned
+from cudabench.source.comments import cleaned
 from cudabench.toolchain.signatures import (
     Parameter,
     TemplateParameter,

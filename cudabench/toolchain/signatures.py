@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cudabench.toolchain.c_types import SPECIFIERS, canonical
+from cudabench.source.types import SPECIFIERS, canonical
 from cudabench.toolchain.tokens import closing_angle, closing_bracket, is_name, opening_angle, spell, split, words_of
 
 _ATTRIBUTES = frozenset(

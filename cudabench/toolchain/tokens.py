@@ -27,7 +27,6 @@ _LEXEME, _LEXEME_OR_RAW = (
     for raw in ("", _RAW)
 )
 _WITH_BLANKS = re.compile(f"{_REMARK} | {_QUOTED}", _FLAGS)
-_CLOSED = re.compile(r"""(?:u8|[uUL])?R".*"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 _COMMENT = ("//", "/*")
 _NAME = re.compile(r"[^\W\d]\w*")
 _LARGE, _HUGE = 1 << 18, 1 << 22  # characters of a text: of few such the tokens are kept, and of none
@@ -86,11 +85,10 @@ def _chunks(text: str) -> list[str]:
 @functools.lru_cache(maxsize=128)  # a header is read for each of what is left out of it
 def _lexed(text: str) -> _Lexed:
     """Cut a text into tokens, comments and directives."""
-    known = _put_together.pop(text, None)
-    return (known and _of_words(known)) or _cut(text)
+    return _cut(text)
 
 
-_lexed_large = functools.lru_cache(maxsize=2)(_lexed.__wrapped__)  # a text that the preprocessor read, and one more
+_lexed_large = functools.lru_cache(maxsize=2)(_lexed.__wrapped__)  # a text, and one more
 
 
 def _cut(text: str) -> _Lexed:
@@ -130,43 +128,6 @@ def _directive(text: str, start: int) -> Directive:
     assert parts is not None
     rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
     return Directive(parts[1], rest, start, start + len(text))
-
-
-_put_together: dict[str, list[list[str]]] = {}  # texts that are still to be cut, with their words
-
-
-def put_together(lines: list[list[str]]) -> str:
-    """Return words as a text, a blank between them and a line end behind each list of them.
-
-    A long one that is cut into tokens next is not searched for words again.
-    """
-    text = "\n".join(map(" ".join, lines)) + "\n" * bool(lines)
-    if _LARGE < len(text) <= _HUGE:
-        _put_together.clear()
-        _put_together[text] = lines
-    return text
-
-
-def _of_words(lines: list[list[str]]) -> _Lexed | None:
-    """Return what `_cut` makes of a text that was put together of words; None where one of them may end in another."""
-    words = [word for line in lines for word in (line or [""])]
-    texts: dict[str, tuple[str, ...]] = {}
-    places: dict[str, tuple[int, ...]] = {}
-    for word in set(words):
-        if _NAME.fullmatch(word):
-            texts[word], places[word] = (word,), (0,)
-            continue
-        cut = _cut(word)
-        if cut.comments or cut.directives or any(one[0] in "\"'" and not _CLOSED.fullmatch(one) for one in cut.words):
-            return None
-        texts[word], places[word] = tuple(cut.words), tuple(cut.starts)
-    starts = accumulate(map((1).__add__, map(len, words)), initial=0)
-    return _Lexed(
-        [one for word in words for one in texts[word]],
-        [start + place for word, start in zip(words, starts, strict=False) for place in places[word]],
-        [],
-        [],
-    )
 
 
 class Scan:

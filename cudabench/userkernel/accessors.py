@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cudabench.errors import UsageError
-from cudabench.toolchain.source import Parameter
-from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.source.records import Parameter
+from cudabench.source.words import spell, split, words_of
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array, Record
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
-_FAMILY = re.compile(r"\btemplate\s*<\s*(?:typename|class)\s+(\w+)\s*>\s*using\s+(\w+)\s*=\s*([^;]+);")
 
 
 @dataclass(frozen=True)
@@ -56,27 +54,13 @@ class Accessor:
         return f"{dtype}[{','.join([str(side)] * self.dimensions)}]:random"
 
 
-def accessor_of(ctype: str, text: str, aliases: Mapping[str, str]) -> Accessor | None:
-    """Return what a type is an accessor of, None for any other type.
-
-    `text` is the source, whose families of types (`template <typename T> using A = ...`) are followed.
-    """
-    for _ in range(4):
-        match = _NAME.fullmatch(ctype.strip())
-        if match:
-            parts = [spell(part) for part in split(words_of(match[2]), ",")]
-            if len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
-                return None
-            narrow = match[1] == "32" or (not match[1] and parts[3:4] in (["int"], ["int32_t"]))
-            return Accessor(parts[0], int(parts[1]), 4 if narrow else 8)
-        ctype = _meant(ctype, text, aliases)
-    return None
-
-
-def _meant(ctype: str, text: str, aliases: Mapping[str, str]) -> str:
-    instance = re.fullmatch(r"\s*(\w+)\s*<(.*)>\s*", ctype, re.S)
-    if instance:
-        for parameter, name, meaning in _FAMILY.findall(text):
-            if name == instance[1]:
-                return re.sub(rf"\b{parameter}\b", lambda _: instance[2].strip(), meaning)
-    return aliases.get(ctype.strip(), ctype)
+def accessor_of(parameter: Parameter) -> Accessor | None:
+    """Return what a parameter's type is an accessor of, other names followed; None for any other type."""
+    match = _NAME.fullmatch(parameter.meaning or parameter.type)
+    if match is None:
+        return None
+    parts = [spell(part) for part in split(words_of(match[2]), ",")]
+    if len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
+        return None
+    narrow = match[1] == "32" or (not match[1] and parts[3:4] == ["int"])
+    return Accessor(parts[0], int(parts[1]), 4 if narrow else 8)

@@ -11,12 +11,13 @@ import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface
-from cudabench.toolchain import source
-from cudabench.toolchain.named import template_arguments
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.choose_kernel import template_arguments
+from cudabench.source.named_types import layout_of
+from cudabench.source.records import Kernel, Parameter, SourceFile
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import expressions, inits, surface_calls, tensor_maps, texture_calls, textures
 from cudabench.userkernel.accessors import accessor_of
-from cudabench.userkernel.by_value import Pointer, layout_of, pack
+from cudabench.userkernel.by_value import Pointer, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
@@ -50,6 +51,9 @@ class NoLine(UsageError):
     """A kernel for which no command line can be suggested: one sentence that says what the user has to write."""
 
 
+NO_FILE = SourceFile("", "", "", ())  # that declares nothing
+
+
 def offered(lead: str, example: object) -> str:
     """Return how a message goes on: with a line that would be right, or why none can be suggested."""
     try:
@@ -75,15 +79,15 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
 
 def read(
     texts: Sequence[str],
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     known: Mapping[str, Any],
     example: object,
-    text: str = "",
+    file: SourceFile = NO_FILE,
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 
-    `known` are further numbers that shapes may use; `example` is a line that would be right; `text` is the source,
+    `known` are further numbers that shapes may use; `example` is a line that would be right; `file` is the source,
     which declares structs. Scalars are read first, each behind those that it names, so a shape or a number may name one
     that stands behind it. Raises UsageError for whatever does not fit the signature.
     """
@@ -91,10 +95,10 @@ def read(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in ("null", "nullptr")}
     for parameter in kernel.parameters:
-        said = None if parameter.name in null else textures.out_of_reach(parameter, text, aliases)
+        said = None if parameter.name in null else textures.out_of_reach(parameter, file, aliases)
         if said:
             raise UsageError(f"{kernel.signature} takes {said}")
-    lacking = next((p for p in kernel.parameters if p.name not in names and not takes(p, text, aliases)), None)
+    lacking = next((p for p in kernel.parameters if p.name not in names and not takes(p, file, aliases)), None)
     if lacking is not None:
         raise UsageError(_by_value(lacking, kernel))
     check_names(names, kernel, example)
@@ -110,9 +114,9 @@ def read(
             raise UsageError(f"--arg {name}={value}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
             raise UsageError(f"--arg {name}={value}: '{parameter}' is {_object_like(parameter, value)}.")
-        if accessor_of(parameter.type, text, aliases):
+        if accessor_of(parameter):
             continue
-        record = _record(name, value, parameter, text, aliases, scalars)
+        record = _record(name, value, parameter, file, aliases, scalars)
         if record is not None:
             found[name], inside[name] = record
             scalars.update(found[name].numbers)
@@ -123,12 +127,12 @@ def read(
     for (name, value), parameter in pairs:
         if is_object(value):
             if textures.array_within(value)[1] not in names:
-                found[name] = _object(name, value, parameter, kernel, aliases, scalars, {}, text)
+                found[name] = _object(name, value, parameter, kernel, aliases, scalars, {}, file)
         elif is_tensor_map(value):
             continue
         elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
-        elif accessor := accessor_of(parameter.type, text, aliases):
+        elif accessor := accessor_of(parameter):
             array = _array(name, value, accessor.parameter(name), kernel, aliases, scalars)
             if not isinstance(array, Array):
                 raise UsageError(
@@ -143,12 +147,12 @@ def read(
         if is_tensor_map(value):
             found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
         elif is_object(value) and name not in found:
-            found[name] = _object(name, value, parameter, kernel, aliases, scalars, arrays, text)
+            found[name] = _object(name, value, parameter, kernel, aliases, scalars, arrays, file)
     check_memory(arrays_of(found.values()))
     return tuple(found[name] for name, _ in given)
 
 
-def in_order(given: Sequence[tuple[str, str]], kernel: KernelSource) -> list[tuple[str, str]]:
+def in_order(given: Sequence[tuple[str, str]], kernel: Kernel) -> list[tuple[str, str]]:
     """Return arguments in the order of the parameters: by their names, and as given for parameters without one."""
     names = {parameter.name for parameter in kernel.parameters if parameter.name}
     named, others = {name: (name, value) for name, value in given}, [one for one in given if one[0] not in names]
@@ -186,8 +190,8 @@ def numbers_first(
     return found + arrays
 
 
-def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
-    """Return whether some --arg can give a parameter, as far as its type tells; `text` declares structs."""
+def takes(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+    """Return whether some --arg can give a parameter, as far as its type tells; `file` declares structs."""
     ctype = parameter.type
     if parameter.pointer:
         return not ctype.endswith("*") or of_pointers(parameter)
@@ -195,11 +199,11 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
         return True
     if "(" in ctype:
         return False
-    known = source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
-    return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
+    known = numpy_type(ctype, aliases) or layout_of(ctype, file, aliases)
+    return bool(known or accessor_of(parameter)) or not _looks_like_struct(ctype, aliases)
 
 
-def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> None:
+def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
     doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)
@@ -223,12 +227,12 @@ def _scalar(
     name: str,
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
 ) -> Scalar:
     where = f"--arg {name}={text}"
-    wanted = source.numpy_dtype(parameter.type, aliases)
+    wanted = numpy_type(parameter.type, aliases)
     if "(" in parameter.type:
         raise UsageError(f"{where}: {kernel.signature} takes a function, which no command line can give.")
     if text.startswith(("@", "{")) or array_parts(text):
@@ -249,7 +253,7 @@ def _scalar(
         if wanted == "bfloat16":
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
     if wanted is None or np.dtype(wanted).kind == "c":
-        if wanted or source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
+        if wanted or vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         raise UsageError(
             f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
@@ -260,11 +264,16 @@ def _scalar(
 
 
 def _record(
-    name: str, value: str, parameter: Parameter, text: str, aliases: Mapping[str, str], scalars: Mapping[str, Any]
+    name: str,
+    value: str,
+    parameter: Parameter,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    scalars: Mapping[str, Any],
 ) -> tuple[Record, Sequence[Pointer]] | None:
     """Return a struct or vector by value and its pointers; None where the parameter is a number, or a type that is not
     known here."""
-    layout = None if "(" in parameter.type else layout_of(parameter.type, text, aliases)
+    layout = None if "(" in parameter.type else layout_of(parameter.type, file, aliases)
     if layout is None or layout.dtype:
         return None
     where = f"--arg {name}={value}"
@@ -291,7 +300,7 @@ def _record(
 def _pointing(
     record: Record,
     within: Sequence[Pointer],
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
     arrays: Mapping[str, Array],
@@ -326,17 +335,17 @@ def _pointing(
     return replace(record, pointers=tuple(pointers), arrays=tuple(own))
 
 
-def check_taken(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> None:
-    """Raise NoLine for a kernel with a parameter that no --arg can give; `text` declares structs."""
+def check_taken(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> None:
+    """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
     for parameter in kernel.parameters:
-        said = textures.out_of_reach(parameter, text, aliases)
+        said = textures.out_of_reach(parameter, file, aliases)
         if said:
             raise NoLine(f"{kernel.signature} takes {said}")
-        if parameter.type != tensor_maps.TYPE and not takes(parameter, text, aliases):
+        if parameter.type != tensor_maps.TYPE and not takes(parameter, file, aliases):
             raise NoLine(_by_value(parameter, kernel))
 
 
-def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
+def _by_value(parameter: Parameter, kernel: Kernel) -> str:
     if parameter.pointer:
         return f"{kernel.signature} takes '{parameter}', {_POINTERS}"
     if "(" in parameter.type:
@@ -392,7 +401,7 @@ def _array(
     name: str,
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
 ) -> Argument:
@@ -448,11 +457,11 @@ def _object(
     name: str,
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
     others: Mapping[str, Array],
-    file: str,
+    file: SourceFile,
 ) -> Object:
     """Return a texture or a surface, of an array of its own or of one of the others; `file`: the source."""
     kind = text[:7]
@@ -465,15 +474,13 @@ def _object(
     inner = replace(parameter, const=kind == "texture")
     array_of = _array_inside(name, inner, kernel, aliases, scalars, needs)
     found = read_object(
-        name, text, array_of, others, fetches=texture_calls.wants_linear(parameter.name, kernel.text, file)
+        name, text, array_of, others, fetches=texture_calls.wants_linear(parameter.name, kernel.text, file.text)
     )
     check_calls(found, parameter, kernel, aliases, f"--arg {name}={text}")
     return found
 
 
-def check_calls(
-    argument: Object, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
-) -> None:
+def check_calls(argument: Object, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
     """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
@@ -490,7 +497,7 @@ def check_calls(
 def _array_inside(
     name: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
     needs: str,
@@ -513,7 +520,7 @@ def _tensor_map(
     name: str,
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
     arrays: Mapping[str, Array],
@@ -566,7 +573,7 @@ def whole(value: Any, what: str, least: int = 1) -> int:
 def check_type(dtype: str, where: str) -> None:
     """Raise UsageError for what is no type."""
     if dtype not in TYPES:
-        meant = source.numpy_dtype(dtype)
+        meant = numpy_type(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
         raise UsageError(f"{where}: '{dtype}' is no type; there are {', '.join(TYPES)}.{hint}")
 
@@ -575,7 +582,7 @@ def check_type(dtype: str, where: str) -> None:
 
 
 def shared(
-    arguments: Sequence[Argument], first: KernelSource, kernels: Sequence[KernelSource], aliases: Mapping[str, str]
+    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], aliases: Mapping[str, str]
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
@@ -625,7 +632,7 @@ def shared(
                 if argument.const and not parameter.const:
                     by_name[name] = replace(argument, const=False)
             elif isinstance(argument, Scalar):
-                wanted = source.numpy_dtype(parameter.type, aliases)
+                wanted = numpy_type(parameter.type, aliases)
                 if wanted not in (None, argument.dtype):
                     raise UsageError(f"{where}: it wants {wanted}, not {argument.dtype}; run it by itself.")
         orders.append(order)

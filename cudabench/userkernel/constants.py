@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain import reached, source
-from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.toolchain.tokens import Scan, opens_scope, spell, split
+from cudabench.source.records import Constant, Kernel, SourceFile
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, inits
-from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.pointers import uniform_struct
 from cudabench.userkernel.values import Array, load, numbers_of
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
-
-_SPECIFIERS = frozenset(
-    ["__constant__", "static", "const", "volatile", "extern", "struct", "__device__", "constexpr", "inline"]
-)
-
-
-def declared(file: SourceFile) -> dict[str, tuple[str, str, bool]]:
-    """Return the `__constant__` variables of a file by name: type, extents as written, whether they start as
-    something."""
-    scan = Scan(file.text)
-    scan.leave_out(scan.hidden_spans())
-    found: dict[str, tuple[str, str, bool]] = {}
-    position = 0
-    while position < len(scan.words):
-        words, stop = scan.head(position)
-        brace = stop < len(scan.words) and scan.words[stop] == "{"
-        if "__constant__" in words and "__global__" not in words:
-            found.update(_variables(words, brace))
-        scope = brace and opens_scope(words)
-        position = (scan.matching(stop) if brace and not scope else stop) + 1
-    return found
-
-
-def _variables(words: list[str], brace: bool) -> Iterator[tuple[str, tuple[str, str, bool]]]:
-    """The variables of one declaration: `__constant__ float a[4][4], b = 1` up to its ';' or its '{'."""
-    parts = split(words, ",")
-    ctype = ""
-    for at, part in enumerate(parts):
-        starts = "=" in part or (brace and at == len(parts) - 1)
-        part = part[: part.index("=")] if "=" in part else part
-        part = part[: part.index("(")] if "(" in part and at else part
-        cut = part.index("[") if "[" in part else len(part)
-        named = [word for word in part[:cut] if word not in _SPECIFIERS]
-        while "__align__" in named or "alignas" in named:
-            word = next(word for word in named if word in ("__align__", "alignas"))
-            opening = named.index(word)
-            del named[opening : opening + 4]
-        if not named or not re.fullmatch(r"[^\W\d]\w*", named[-1]):
-            continue
-        ctype = ctype if at else spell(named[:-1])
-        yield named[-1], (ctype, "".join(part[cut:]), starts)
 
 
 def read(
     texts: Sequence[str], file: SourceFile, aliases: Mapping[str, str], numbers: Mapping[str, Any]
 ) -> tuple[Array, ...]:
     """Return the variables that --const sets, each as an array. Raises UsageError for what is none of the file's."""
-    known = declared(file)
+    known = {constant.name: constant for constant in file.constants}
     made: list[Array] = []
     for text in texts:
         name, value = arguments.named(text, "--const", "'c=float32[16]:random', c=@c.npy or c=2.5")
@@ -77,19 +33,20 @@ def read(
                              f"{did_you_mean(plain, known)}")  # fmt: skip
         if name in [one.name for one in made]:
             raise UsageError(f"--const {name}=... is given twice: keep one.")
-        made.append(_one(name, value, known[plain][0], known[plain][1], where, aliases, numbers, file))
+        made.append(_one(name, value, known[plain], where, aliases, numbers, file))
     return tuple(made)
 
 
 def _one(
-    name: str, text: str, ctype: str, extents: str, where: str, aliases: Mapping[str, str], numbers: Mapping[str, Any],
+    name: str, text: str, constant: Constant, where: str, aliases: Mapping[str, str], numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Array:  # fmt: skip
     if text.startswith("@"):
         array = numbers_of(load(text[1:], where))
         return Array(name, array.dtype.name, tuple(array.shape) or (1,), "file", text[1:], True)
-    wanted = source.numpy_dtype(ctype, aliases)
-    vector = source.vector_type(ctype, aliases)
+    ctype, extents = constant.type, "".join(f"[{extent}]" for extent in constant.extents)
+    wanted = numpy_type(ctype, aliases)
+    vector = vector_type(ctype, aliases)
     element = wanted or (vector[0] if vector else None)
     parts = arguments.array_parts(text)
     if parts:
@@ -103,11 +60,10 @@ def _one(
             raise UsageError(f"{where}: a constant that starts empty is poison: use random, zeros, ones or a value.")
         return Array(name, dtype, shape, rule.word, None, True, rule)
     if extents or wanted is None:
-        layout = layout_of(ctype, file.text, aliases)
-        size = f"uint8[{layout.size}]" if layout else "uint8[BYTES]"
-        like = f"{element or size}[{re.sub(r'[^0-9,]', '', extents.replace('][', ',')) or 'N'}]" if element else size
+        size = f"uint8[{constant.layout.size}]" if constant.layout else "uint8[BYTES]"
+        like = f"{element}[{','.join(map(str, constant.extents)) or 'N'}]" if element else size
         raise UsageError(
-            f"{where}: {name} is '{ctype} {name}{''.join(extents.split())}' in {file.path}, no single number: write "
+            f"{where}: {name} is '{ctype} {name}{extents}' in {file.path}, not a single number: write "
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     value = expressions.parse(text, where, numbers).evaluate(numbers)
@@ -116,34 +72,17 @@ def _one(
     return Array(name, wanted, (1,), "full", None, True, rule)
 
 
-def like(name: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
+def like(constant: Constant, aliases: Mapping[str, str]) -> str:
     """Return a value that --const would take for a variable: random contents for an array."""
-    ctype, extents, _ = declared(file)[name]
-    dtype, vector = source.numpy_dtype(ctype, aliases), source.vector_type(ctype, aliases)
-    shape = ",".join(in_numbers(part, file.text, aliases) for part in re.split(r"[\[\]]+", extents) if part)
-    if dtype and not extents:
+    dtype, vector = numpy_type(constant.type, aliases), vector_type(constant.type, aliases)
+    if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
-    if dtype:
-        return f"{dtype}[{shape}]:random"
-    one, many = vector or uniform_struct(ctype, aliases) or ("", 0)
-    if many:
-        return f"{one}[{f'{shape},' if shape else ''}{many}]:random"
-    layout = layout_of(ctype, file.text, aliases)
-    return f"uint8[{f'{shape},' if shape else ''}{layout.size if layout else 'BYTES'}]:zeros"
-
-
-def in_numbers(text: str, file: str, aliases: Mapping[str, str]) -> str:
-    """Return an extent of a declaration with the file's own constants in numbers, as far as they are plain."""
-    for _ in range(8):
-        for name in set(re.findall(r"[^\W\d]\w*", text)):
-            macro = rf"#[ \t]*define[ \t]+{name}[ \t]+([\w \t()+*/-]+?)[ \t]*(?://|/\*|$)"
-            known = re.search(
-                rf"{macro}|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]", file, re.M
-            )
-            number = (known[1] or known[2]) if known else aliases.get(name, "")
-            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
-                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
-    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
+    one, many = vector or uniform_struct(constant.type, aliases) or ("", 0)
+    if dtype or many:
+        shape = ",".join(map(str, (*constant.extents, *([many] * bool(many)))))
+        return f"{dtype or one}[{shape}]:random"
+    size = constant.layout.size if constant.layout else "BYTES"
+    return f"uint8[{','.join(map(str, (*constant.extents, size)))}]:zeros"
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
@@ -151,17 +90,13 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
     return {one.name: one.make(seed, FIRST_STREAM + at) for at, one in enumerate(constants)}
 
 
-def unset(file: SourceFile, kernel: KernelSource, given: Sequence[Array]) -> list[str]:
+def unset(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[Constant]:
     """Return the variables that start as zeros, that a kernel or a function that it calls reads, and that --const
     leaves alone."""
-    names = [name for name, (_, _, starts) in declared(file).items() if not starts]
-    if not names:
-        return []
-    set_ = {one.name.rpartition("::")[2] for one in given}
-    read_ = reached.names(file.text, kernel)
-    return [name for name in names if name not in set_ and name in read_]
+    names = kernel.names - {one.name.rpartition("::")[2] for one in given}
+    return [one for one in file.constants if not one.starts and one.name in names]
 
 
-def options(file: SourceFile, kernel: KernelSource, given: Sequence[Array], aliases: Mapping[str, str]) -> list[str]:
+def options(file: SourceFile, kernel: Kernel, given: Sequence[Array], aliases: Mapping[str, str]) -> list[str]:
     """Return `unset`, each as --const would take it."""
-    return [f"{name}={like(name, file, aliases)}" for name in unset(file, kernel, given)]
+    return [f"{one.name}={like(one, aliases)}" for one in unset(file, kernel, given)]

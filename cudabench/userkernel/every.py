@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource
+from cudabench.source.files import read_file
+from cudabench.source.records import Kernel
 from cudabench.userkernel.arguments import offered
 from cudabench.userkernel.plan import numeric, select
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggestion import Example
-from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.suggestion import Example, file_of
 
 
 @dataclass(frozen=True)
@@ -43,23 +42,21 @@ def every(requests: Sequence[UserRequest], command: str) -> Every:
     left_out = [
         f"{path}: {kernel.qualified_name}"
         for path, names in taken.items()
-        for kernel in source.read(path).kernels
-        if _own_name(kernel) not in names
+        for kernel in read_file(path).kernels
+        if not kernel.file and _own_name(kernel) not in names
     ]
     return Every(tuple(found), tuple(left_out))
 
 
-def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str]]:
+def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     """Return the kernels that a request means, each with the name that means it alone."""
-    written = source.read(request.file)
-    whole = source.preprocessed(written, request.defines, request.include)
-    file = written if written.kernels else whole  # what headers bring is theirs, unless there is nothing else
+    whole = file_of(request)
+    own = tuple(kernel for kernel in whole.kernels if not kernel.file)
+    file = replace(whole, kernels=own) if own else whole  # what headers bring is theirs, unless there is nothing else
     if not request.kernels:
         templates = [kernel for kernel in file.kernels if kernel.template_parameters]
         if templates:
-            aliases = aliases_of(whole, request.defines, request.include)
-            same = (kernel for kernel in whole.kernels if kernel.qualified_name == templates[0].qualified_name)
-            line = Example(request, whole, next(same, templates[0]), aliases, command)
+            line = Example(request, whole, templates[0], {**whole.types, **request.defines}, command)
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
             raise UsageError(
@@ -74,7 +71,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str
         raise
 
 
-def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:
+def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
     """Return a request with the arguments that a kernel takes, in its order; all where its parameters have no names.
 
     Numbers that are other kernels' arguments are still names for shapes and grids.
@@ -92,9 +89,7 @@ def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:
     )
 
 
-def _check_taken(
-    requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[KernelSource]
-) -> None:
+def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
         taken = {text for request in found for text in getattr(request, kind)}
@@ -111,6 +106,6 @@ def _name(text: str) -> str:
     return text.partition("=")[0].strip()
 
 
-def _own_name(kernel: KernelSource) -> str:
+def _own_name(kernel: Kernel) -> str:
     """Return what tells a kernel from the others of its file, for an instance its template."""
     return f"{kernel.qualified_name} {kernel.line}"

@@ -17,16 +17,15 @@ from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
 from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.toolchain.tokens import words_of
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.records import Kernel, SourceFile
+from cudabench.source.words import words_of
 from cudabench.userkernel import arguments, constants, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.suggestion import Example, with_headers_nearby
-from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
 from cudabench.userkernel.values import Record, Scalar
 
 
@@ -58,16 +57,13 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     file's fault.
     """
     request = requests[0]
-    written = source.read(request.file)
     folders = _folders(request)
-    file = source.preprocessed(written, request.defines, folders)
-    aliases = aliases_of(file, request.defines, request.include)
+    file = file_of(request)
+    aliases = {**file.types, **request.defines}
     if request.steps:
-        return _in_steps(request, written, file, folders, aliases, command)
+        return _in_steps(request, file, folders, aliases, command)
     picked = [
-        (source.resolved(kernel, aliases), name, outright, each)
-        for each in requests
-        for kernel, name, outright in selected(file, written, each, command)
+        (kernel, name, outright, each) for each in requests for kernel, name, outright in select(file, each, command)
     ]
     kernels = [kernel for kernel, *_ in picked]
     for kernel in kernels:
@@ -75,7 +71,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(names)), kernels[0])
     example = Example(request, file, first, aliases, command)
-    read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
+    read = arguments.read(request.arguments, first, aliases, _known(request), example, file)
     read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
@@ -87,7 +83,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
         raise UsageError(
             f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
         )
-    text = Source(request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std)
+    text = Source(request.file, file.text, str(Path(request.file).resolve().parent), False, folders, request.std)
     problem = Problem(size, main_dtype(user_problem), request.seed)
     by_name = {one.name: one for one in read}
     cases = []
@@ -117,7 +113,6 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
 
 def _in_steps(
     request: UserRequest,
-    written: SourceFile,
     file: SourceFile,
     folders: tuple[str, ...],
     aliases: Mapping[str, str],
@@ -131,16 +126,16 @@ def _in_steps(
     if len(request.kernels) > 1:
         raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
 
-    def kernel(name: str) -> KernelSource:
-        ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+    def kernel(name: str) -> Kernel:
+        ((found, _, _),) = select(file, replace(request, kernels=(name,)))
         references.check_no_reference(file, found, aliases)
-        return source.resolved(found, aliases)
+        return found
 
     group = steps.parse(request.steps)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
     whole, kernels = steps.union(group, names, kernel, example)
-    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file.text)
+    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
     numbers = {**values.CONSTANTS, **_known(request), **size, **members}
@@ -153,9 +148,7 @@ def _in_steps(
         kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
         id=None,
         function=launches[0].function,
-        source=Source(
-            request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std
-        ),
+        source=Source(request.file, file.text, str(Path(request.file).resolve().parent), False, folders, request.std),
         problem=Problem(size, main_dtype(user_problem), request.seed),
         block=launches[0].block,
         grid=launches[0].grid,
@@ -177,7 +170,7 @@ def problem(request: UserRequest) -> UserProblem:
 
 
 def _launch(
-    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object
+    request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object
 ) -> tuple[Dim, Dim, int, Dim | None]:
     """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
     if request.grid is None or request.block is None:
@@ -222,27 +215,11 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 # Which kernels -------------------------------------------------------------------------------------------------------
 
 
-def selected(
-    file: SourceFile, written: SourceFile, request: UserRequest, command: str = "run"
-) -> list[tuple[KernelSource, str, bool]]:
-    """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler."""
-    try:
-        return select(file, request, command)
-    except UsageError:
-        if not request.kernels or file is written:
-            raise
-        try:
-            return select(written, request, command)
-        except UsageError:
-            pass
-        raise
-
-
-def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[KernelSource, str, bool]]:
+def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
     if not request.kernels:
         try:
-            kernel = source.find(file)
+            kernel = find_kernel(file)
         except UsageError as error:
             said = str(error)
             if not file.kernels:
@@ -251,11 +228,11 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
                     raise
                 request, file = nearby
                 said = f"{request.file} has no kernel but those of headers, which -I finds"
-            aliases = aliases_of(file, request.defines, request.include)
+            aliases = {**file.types, **request.defines}
             easy = (k for k in file.kernels if _easy(k, file, aliases))
             raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
         return [(kernel, kernel.qualified_name, True)]
-    picked: dict[str, tuple[KernelSource, str, bool]] = {}
+    picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
@@ -274,31 +251,31 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             )
         for kernel in found:
             types = ", ".join(parameter.ctype for parameter in kernel.parameters)
-            own = source.find(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
+            own = find_kernel(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
 
 
-def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+def _easy(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
         references.check_no_reference(file, kernel, aliases)
     except CudabenchError:
         return False
     return not _launches_kernels(kernel) and all(
-        arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters
+        arguments.takes(parameter, file, aliases) for parameter in kernel.parameters
     )
 
 
-def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> KernelSource:
-    """Return `source.find`; where it names a template without its arguments, the error has a line with them."""
+def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
+    """Return `find_kernel`; where it names a template without its arguments, the error has a line with them."""
     try:
-        return source.find(file, name)
+        return find_kernel(file, name)
     except UsageError as error:
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        aliases = aliases_of(file, request.defines, request.include)
+        aliases = {**file.types, **request.defines}
         try:
             line: str | NoLine = str(Example(request, file, own[0], aliases, command))
         except NoLine as none:
@@ -307,7 +284,7 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 
 
 def _first_line(
-    request: UserRequest, file: SourceFile, kernels: Iterable[KernelSource], aliases: Mapping[str, str], command: str
+    request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], aliases: Mapping[str, str], command: str
 ) -> str | NoLine:
     """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
     file, has none."""
@@ -338,7 +315,7 @@ def _with_line(said: str, example: str | NoLine) -> str:
     return f"{said}{named}; {arguments.led('as in', example)}"
 
 
-def _launches_kernels(kernel: KernelSource) -> bool:
+def _launches_kernels(kernel: Kernel) -> bool:
     """Return whether a kernel may launch kernels itself, which is refused where it does."""
     words = words_of(kernel.text)
     return any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words)))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.values import Array
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
@@ -32,7 +32,7 @@ def elements(parameter: Parameter, aliases: Mapping[str, str]) -> int | None:
     return pointee[1] if pointee else 1 if parameter.type == "void" else None
 
 
-def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str) -> None:
+def check_fit(array: Array, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
     """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
     if parameter.type == "void":
         return
@@ -67,13 +67,13 @@ def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int
     """Return the NumPy type behind a pointer and how many of it make an element; None for an unknown type, and a struct
     whose members are not all of one type."""
     ctype = parameter.type.partition("[")[0]  # a pointer to an array
-    dtype = source.numpy_dtype(ctype, aliases)
+    dtype = numpy_type(ctype, aliases)
     if dtype:
         return dtype, 1
     bare = ctype
     for _ in range(8):
         bare = aliases.get(bare, bare)
-    return source.vector_type(ctype, aliases) or _BITS.get(bare) or uniform_struct(bare, aliases)
+    return vector_type(ctype, aliases) or _BITS.get(bare) or uniform_struct(bare, aliases)
 
 
 def uniform_struct(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Dim
 from cudabench.outputs import check_target
-from cudabench.toolchain.source import SourceFile
+from cudabench.source.records import SourceFile
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expected import Expectation, loaded, sides

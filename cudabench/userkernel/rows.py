@@ -9,7 +9,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.model import Rows
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.records import Kernel, Parameter
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
 
@@ -35,7 +35,7 @@ def row_of(parameter: Parameter) -> Parameter:
     return replace(parameter, type=parameter.type[:-1].rstrip())
 
 
-def rows_of(array: Array, parameter: Parameter, kernel: KernelSource, where: str) -> RowsArray:
+def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> RowsArray:
     """Return an array by its rows. Raises UsageError where it has no rows."""
     if len(array.shape) < 2:
         raise UsageError(

@@ -21,8 +21,8 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Launch
 from cudabench.plan.limits import check_block, check_grid
-from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.source.records import Kernel, Parameter
+from cudabench.source.types import numpy_type
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.pointers import check_fit
 from cudabench.userkernel.problem import dimensions, number
@@ -73,8 +73,8 @@ def parse(texts: Sequence[str]) -> Group:
 
 
 def union(
-    group: Group, names: Sequence[str], kernel: Callable[[str], KernelSource], example: str
-) -> tuple[KernelSource, dict[str, KernelSource]]:
+    group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
+) -> tuple[Kernel, dict[str, Kernel]]:
     """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
 
     kernel: finds one by its name. A name takes the type of the parameter that it is passed for first; one that is only
@@ -113,7 +113,7 @@ def union(
 
 def launches(
     group: Group,
-    kernels: Mapping[str, KernelSource],
+    kernels: Mapping[str, Kernel],
     given: Sequence[Argument],
     numbers: Mapping[str, Any],
     aliases: Mapping[str, str],
@@ -166,7 +166,7 @@ def launches(
 def _passed(
     text: str,
     parameter: Parameter,
-    kernel: KernelSource,
+    kernel: Kernel,
     by_name: Mapping[str, Argument],
     numbers: Mapping[str, Any],
     aliases: Mapping[str, str],
@@ -195,7 +195,7 @@ def _passed(
         return found.argument
     if parameter.pointer and not isinstance(found, Null):
         raise UsageError(f"{where} is no array; {kernel.signature} takes a pointer there.")
-    wanted = source.numpy_dtype(parameter.type, aliases)
+    wanted = numpy_type(parameter.type, aliases)
     if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
         return found.argument
     if wanted is None or np.dtype(wanted).kind == "c":

@@ -16,20 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, places, reached, source
-from cudabench.toolchain.named import template_arguments
-from cudabench.toolchain.signatures import TemplateParameter, types_listed
-from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
+from cudabench.source.files import read_file, text_of
+from cudabench.source.named_types import layout_of
+from cudabench.source.records import Kernel, Parameter, SourceFile, TemplateParameter, numbers_in
+from cudabench.source.types import numpy_type
+from cudabench.source.words import spell, split, words_of
+from cudabench.toolchain import includes
 from cudabench.userkernel import expressions, pointers, rows
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
-from cudabench.userkernel.by_value import layout_of, numbers_in
-from cudabench.userkernel.constants import in_numbers
+from cudabench.userkernel.by_value import example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
-from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 
 # Of a problem, by its dimensions: no block divides a side.
@@ -46,7 +46,7 @@ class Example:
 
     request: UserRequest
     file: SourceFile
-    kernel: KernelSource
+    kernel: Kernel
     aliases: Mapping[str, str]
     command: str = "run"
 
@@ -55,25 +55,25 @@ class Example:
         request, file, kernel, aliases = self.request, self.file, self.kernel, self.aliases
         if found := with_headers_nearby(request):
             request, file = found
-            aliases = aliases_of(file, request.defines, request.include)
+            aliases = {**file.types, **request.defines}
             with contextlib.suppress(UsageError):  # a template has no instance yet
-                kernel = source.resolved(source.find(file, kernel.expression or kernel.qualified_name), aliases)
+                kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, aliases, self.command))
 
 
 def _words(
-    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str
+    request: UserRequest, file: SourceFile, kernel: Kernel, aliases: Mapping[str, str], command: str
 ) -> list[str]:
     """Return a command line for a kernel by its words."""
-    launch = _launch_of(kernel, file.text, aliases)
+    launch = _launch_of(kernel, file, aliases)
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
-        name = _instance(kernel, launch, file.text, aliases)
-        kernel = source.resolved(source.find(file, name.replace(GAP, "32")), aliases)
+        name = _instance(kernel, launch, file, aliases)
+        kernel = find_kernel(file, name.replace(GAP, "32"))
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
-    check_taken(kernel, file.text, aliases)
-    sized = _sized(request, kernel, file.text, aliases, launch)
+    check_taken(kernel, file, aliases)
+    sized = _sized(request, kernel, file, aliases, launch)
     given = request.given()
     words = ["cudabench", command, file.path, "--kernel", name]
     words += [word for folder in request.include for word in ("-I", str(folder))]
@@ -83,7 +83,7 @@ def _words(
     words += [word for option, text in launched.items() if text for word in (option, text)]
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file.text, aliases, sized)
+        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file, aliases, sized)
         words += ["--arg", f"{own}={value}"]
     words += [word for text in request.expect for word in ("--expect", text)]
     words += [word for text in request.constants for word in ("--const", text)]
@@ -107,19 +107,19 @@ class _Sized:
 
 
 def _sized(
-    request: UserRequest, kernel: KernelSource, text: str, aliases: Mapping[str, str], launch: _Launch
+    request: UserRequest, kernel: Kernel, file: SourceFile, aliases: Mapping[str, str], launch: _Launch
 ) -> _Sized:
     whole = {
         parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
         for at, parameter in enumerate(kernel.parameters)
-        if not parameter.pointer and np.dtype(source.numpy_dtype(parameter.type, aliases) or "V").kind in "iu"
+        if not parameter.pointer and np.dtype(numpy_type(parameter.type, aliases) or "V").kind in "iu"
     }
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
-    used = reached.names(text, kernel) | set(re.findall(r"%(\w+)", body))
+    used = kernel.names | set(re.findall(r"%(\w+)", body))
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
     deep = max((at for name, at in axes if name == "threadIdx"), default=1)
     wide = max((at for _, at in axes), default=1)
-    sides = _block_in(kernel, body, text, aliases, deep) or BLOCKS[deep]
+    sides = _block_in(kernel, body, file, aliases, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
     block = request.block or launch.block or ",".join(map(str, sides)) or GAP
@@ -174,10 +174,10 @@ def _is_reached(own: str, sized: _Sized) -> bool:
     return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body)
 
 
-def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
+def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
-    used = reached.names(file.text, kernel)
-    for match in places.matches(_DYNAMIC, file.text, "extern"):
+    used = kernel.names
+    for match in _DYNAMIC.finditer(file.text):
         inside = any(one.start <= match.start() < one.end for one in file.kernels)
         around = file.text[max(0, match.start() - 400) : match.start()] if not inside else ""
         heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
@@ -189,28 +189,28 @@ def _dynamic_shared(kernel: KernelSource, file: SourceFile) -> bool:
 # What a parameter is given -------------------------------------------------------------------------------------------
 
 
-def _value(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+def _value(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], sized: _Sized) -> str:
     """Return an argument as --arg writes it."""
     if kind := {TENSOR_MAP: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
-        return _array(parameter, text, aliases, sized)
-    if accessor := accessor_of(parameter.type, text, aliases):
+        return _array(parameter, file, aliases, sized)
+    if accessor := accessor_of(parameter):
         return f"{pointers.like(accessor.parameter(''), aliases)}[{','.join([GAP] * accessor.dimensions)}]:random"
-    layout = layout_of(parameter.type, text, aliases)
+    layout = layout_of(parameter.type, file, aliases)
     if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
-        return layout.example()
+        return example_of(layout)
     if layout and layout.members:
         return f"{{{', '.join(f'{name}: {GAP}' for name, _, _ in layout.members)}}}"
     return "true" if layout and layout.dtype == "bool" else GAP
 
 
-def _array(parameter: Parameter, text: str, aliases: Mapping[str, str], sized: _Sized) -> str:
+def _array(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], sized: _Sized) -> str:
     by_rows = rows.of_pointers(parameter)
     one = rows.row_of(parameter) if by_rows else parameter
     many, start = pointers.elements(one, aliases), _start(parameter, sized.body)
     if many is None:
-        layout = layout_of(one.type, text, aliases)
+        layout = layout_of(one.type, file, aliases)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
         many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
@@ -238,21 +238,21 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: KernelSource, launch: _Launch, text: str, aliases: Mapping[str, str]) -> str:
+def _instance(kernel: Kernel, launch: _Launch, file: SourceFile, aliases: Mapping[str, str]) -> str:
     """Return the instance that a launch names outright, else one of defaults, and float for a type."""
 
     def is_plain(word: str) -> bool:
-        if _number(word, text, aliases) is not None or word in ("true", "false"):
+        if _number(word, file, aliases) is not None or word in ("true", "false"):
             return True
         declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
-        return bool(layout_of(word, text, aliases) or re.search(declared, text))
+        return bool(layout_of(word, file, aliases) or re.search(declared, file.text))
 
     words = [*launch.template] if all(map(is_plain, launch.template)) else []
     words = words or [_likely(one, kernel) for one in kernel.template_parameters]
     return f"{kernel.qualified_name}<{', '.join(words)}>"
 
 
-def _likely(parameter: TemplateParameter, kernel: KernelSource) -> str:
+def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
     """Return a template's default, float for a type that is only computed with, `...` for all else."""
     if parameter.default:
         return parameter.default
@@ -267,12 +267,16 @@ def _likely(parameter: TemplateParameter, kernel: KernelSource) -> str:
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
     """Return a request with the folders of headers that lie around its file and that no -I names, and the file as the
     compiler then reads it; None where there are none."""
-    written = source.read(request.file)
-    folders = includes.lacking(written.text, request.file, request.include)
+    folders = includes.lacking(text_of(request.file), request.file, request.include)
     if not folders:
         return None
     wider = replace(request, include=(*request.include, *folders))
-    return wider, source.preprocessed(written, wider.defines, wider.include)
+    return wider, file_of(wider)
+
+
+def file_of(request: UserRequest) -> SourceFile:
+    """Return the file of a request as the compiler reads it with its options."""
+    return read_file(request.file, request.defines, request.include, request.std)
 
 
 # What a launch of the file says outright ------------------------------------------------------------------------------
@@ -290,27 +294,27 @@ class _Launch:
     passed: tuple[int | None, ...] = ()
 
 
-def _launch_of(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> _Launch:
+def _launch_of(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> _Launch:
     """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
     kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
     launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
     found = []
-    for match in places.matches(re.compile(launch), text, kernel.name):
+    for match in re.finditer(launch, file.text):
         template, config, passed = match.groups() if kinds else ("", *match.groups())
         how = [spell(part) for part in split(words_of(config), ",")]
-        grid, block = (_sides(one, text, aliases) for one in [*how, "", ""][:2])
-        shared = str(_number(how[2], text, aliases) or "") if len(how) > 2 else ""
-        given = tuple(spell(part) for part in split(words_of(template or ""), ",") if part)
-        numbers = tuple(_number(spell(part), text, aliases) for part in split(words_of(passed), ","))
+        grid, block = (_sides(one, file, aliases) for one in [*how, "", ""][:2])
+        shared = str(_number(how[2], file, aliases) or "") if len(how) > 2 else ""
+        given = tuple(in_numbers(spell(part), file, {}) for part in split(words_of(template or ""), ",") if part)
+        numbers = tuple(_number(spell(part), file, aliases) for part in split(words_of(passed), ","))
         found.append(_Launch(given, grid, block, shared, numbers))
     return next((one for one in found if one.block), found[0] if found else _Launch())
 
 
-def _number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
+def _number(words: str, file: SourceFile, aliases: Mapping[str, str]) -> int | None:
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
     sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
-    words = re.sub(sizeof, lambda m: str(np.dtype(source.numpy_dtype(m[1], aliases) or "V").itemsize or m[0]), words)
-    words = in_numbers(words, text, aliases)
+    words = re.sub(sizeof, lambda m: str(np.dtype(numpy_type(m[1], aliases) or "V").itemsize or m[0]), words)
+    words = in_numbers(words, file, aliases)
     try:
         value = expressions.parse(words.replace("/", "//"), "a launch", ()).evaluate(CONSTANTS)
     except UsageError:
@@ -318,7 +322,19 @@ def _number(words: str, text: str, aliases: Mapping[str, str]) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, str], axes: int) -> list[int]:
+def in_numbers(text: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
+    """Return an expression with the file's own constants in numbers, as far as they are plain."""
+    for _ in range(8):
+        for name in set(re.findall(r"[^\W\d]\w*", text)):
+            local = rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]"
+            known = None if name in file.numbers else re.search(local, file.text)
+            number = known[1] if known else file.numbers.get(name) or aliases.get(name, "")
+            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
+                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
+    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
+
+
+def _block_in(kernel: Kernel, body: str, file: SourceFile, aliases: Mapping[str, str], axes: int) -> list[int]:
     """Return the block that a kernel's own constants take for granted, [] where they say none.
 
     `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
@@ -327,7 +343,7 @@ def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, 
 
     def plain(pattern: str) -> int:
         words = next((one for match in re.findall(pattern, body) for one in match if one), "")
-        return (_number(given.get(words, words), text, aliases) or 0) if words else 0
+        return (_number(given.get(words, words), file, aliases) or 0) if words else 0
 
     own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
     sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
@@ -336,15 +352,15 @@ def _block_in(kernel: KernelSource, body: str, text: str, aliases: Mapping[str, 
     return sides if all(sides) and 32 <= math.prod(sides) <= 1024 else []
 
 
-def _sides(words: str, text: str, aliases: Mapping[str, str]) -> str:
+def _sides(words: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
     """Return a grid or a block of a launch as an option takes it, '' where it is not plain."""
     if re.fullmatch(r"[^\W\d]\w*", words):
         made = rf"\bdim3\s+(?:[^;()]*\([^;()]*\)\s*,\s*)*{words}\s*(?:=\s*dim3\s*)?[({{]([^;]*?)[)}}]\s*[,;]"
-        found = set(re.findall(made, text))
+        found = set(re.findall(made, file.text))
         words = f"dim3({found.pop()})" if len(found) == 1 else words
     inside = re.fullmatch(r"dim3\s*[({](.*)[)}]", words.strip(), re.S)
     parts = split(words_of(inside[1]), ",") if inside else [[words]]
-    sides = [_number(spell(part), text, aliases) for part in parts]
+    sides = [_number(spell(part), file, aliases) for part in parts]
     while len(sides) > 1 and sides[-1] == 1:
         sides.pop()
     return ",".join(map(str, sides)) if all(sides) and len(sides) <= 3 else ""

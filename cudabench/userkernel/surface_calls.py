@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudabench.model import Surface
-from cudabench.toolchain import source
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.conforming import shape_text
 
 _CALL = re.compile(r"\bsurf(1D|2D|3D)(Layered)?(read|write)\s*(?:<\s*([\w:\s]+?)\s*>)?\s*\(")
@@ -60,8 +60,8 @@ def taken_by(name: str, text: str, file: str) -> str:
 
 def texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
-    dtype = source.numpy_dtype(ctype, aliases)
-    found = (dtype, 1) if dtype else source.vector_type(ctype, aliases)
+    dtype = numpy_type(ctype, aliases)
+    found = (dtype, 1) if dtype else vector_type(ctype, aliases)
     if found is None:
         return None
     dtype, channels = found

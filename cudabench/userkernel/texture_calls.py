@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudabench.model import Texture
-from cudabench.toolchain import source
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.surface_calls import array_text, dimensions_text, taken_by
 
@@ -65,8 +65,8 @@ def misuse(texture: Texture, name: str, text: str, aliases: Mapping[str, str]) -
         if texture.linear and not one.linear:
             return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
         ctype = aliases.get(one.ctype, one.ctype)  # what a parameter of a template stands for
-        dtype = source.numpy_dtype(ctype, aliases)
-        found = (dtype, 1) if dtype else source.vector_type(ctype, aliases)
+        dtype = numpy_type(ctype, aliases)
+        found = (dtype, 1) if dtype else vector_type(ctype, aliases)
         if found is None:
             continue
         dtype, channels = found

@@ -10,9 +10,9 @@ from typing import Any
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface, Texture
-from cudabench.toolchain import source
-from cudabench.toolchain.source import Parameter
-from cudabench.userkernel.by_value import Layout, layout_of
+from cudabench.source.named_types import layout_of
+from cudabench.source.records import Layout, Parameter, SourceFile
+from cudabench.source.types import numpy_type
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.inits import split
 from cudabench.userkernel.values import Array
@@ -100,16 +100,16 @@ def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str |
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
     if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
         return OBJECTS[parameter.type]
-    dtype = source.numpy_dtype(parameter.type, aliases)
+    dtype = numpy_type(parameter.type, aliases)
     return None if dtype in (None, "uint64") else "a number: give it one, as n=4096"
 
 
-def out_of_reach(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> str | None:
+def out_of_reach(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) -> str | None:
     """Return why no --arg can give a parameter, in whose struct or memory there are objects, with the repair; None for
-    any other. `text` declares structs."""
+    any other. `file` declares structs."""
     if aliases.get(parameter.type, parameter.type) in OBJECTS and not parameter.pointer:
         return None
-    layout = layout_of(parameter.type, text, {**aliases, **dict.fromkeys(OBJECTS, "unsigned long long")})
+    layout = layout_of(parameter.type, file, {**aliases, **dict.fromkeys(OBJECTS, "unsigned long long")})
     found = _objects_in(layout, aliases) if layout else {}
     if not found:
         return None

@@ -11,7 +11,9 @@ from itertools import pairwise
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import unit
 from cudabench.model import Result
-from cudabench.toolchain import source as reader
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import parse_text
+from cudabench.source.records import SourceFile
 
 LEVELS = 5
 MOST_LINES = 220  # of one kernel
@@ -122,7 +124,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
     lines = text.split("\n")
     wanted: set[int] = set()
     try:
-        kernel = reader.find(_parsed(text, result.source), result.function)
+        kernel = find_kernel(_parsed(text, result.source), result.function)
     except (CudabenchError, RecursionError):
         pass
     else:
@@ -141,9 +143,9 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
 
 
 @lru_cache(maxsize=8)
-def _parsed(text: str, name: str) -> reader.SourceFile:
+def _parsed(text: str, name: str) -> SourceFile:
     """Return a source as its reader has it, read once for all its kernels."""
-    return reader.parse(text, name)
+    return parse_text(text, name)
 
 
 def _comment(line: str) -> bool:

@@ -1,0 +1,44 @@
+"""How a type lies in memory that a command line or a signature names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cudabench.source import clang_parse
+from cudabench.source.records import Layout, Question, SourceFile
+from cudabench.source.types import BYTES, canonical, numpy_type, vector_type
+from cudabench.source.words import respelled
+
+_AXES = "xyzw"
+_OF_CUDA = frozenset(["cudaPitchedPtr", "cudaExtent", "cudaPos"])
+
+
+def layout_of(ctype: str, file: SourceFile, aliases: Mapping[str, str]) -> Layout | None:
+    """Return how a type lies in memory; None for one that is not known.
+
+    Vectors follow CUDA's table of alignments (CUDA C++ programming guide, built-in vector types); a struct is laid out
+    by the parser.
+    """
+    if "(" in ctype or "*" in ctype:
+        return None
+    dtype = numpy_type(ctype, aliases)
+    if dtype and not dtype.startswith("complex"):
+        return Layout(ctype, BYTES[dtype], BYTES[dtype], dtype)
+    vector = vector_type(ctype, aliases)
+    if canonical(ctype, aliases) == "dim3":
+        vector = ("uint32", 3)
+    if dtype:
+        vector = ("float32" if dtype == "complex64" else "float64", 2)
+    if vector:
+        kind, count = vector
+        width = BYTES[kind]
+        align = min(16, width * count) if count in (2, 4) else width
+        members = tuple((_AXES[at], at * width, Layout(kind, width, width, kind)) for at in range(count))
+        return Layout(ctype, width * count, align, members=members, vector=True)
+    name = ctype
+    for _ in range(8):
+        name = aliases.get(name, name).removeprefix("struct ").strip()
+    found = file.layouts.get(respelled(name)) or file.layouts.get(respelled(ctype))
+    if found is None and file.task and ("<" in name or name in _OF_CUDA):
+        found = clang_parse.asked(file.task, Question(name, type=True)).layout
+    return found

@@ -1,0 +1,129 @@
+"""A source as the compiler reads it: macros, conditions, headers, other names of types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudabench.errors import CudabenchError
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import parse_text, read_file
+from cudabench.source.named_types import layout_of
+
+
+def signatures(path: Path, **defines: str) -> list[str]:
+    """Return the signatures of a file's kernels."""
+    return [kernel.signature for kernel in read_file(path, defines).kernels]
+
+
+def test_kernels_as_the_compiler_reads_them(tmp_path: Path) -> None:
+    """Kernels of macros are found with their parameters, the branch's types hold, comments and lines are the file's."""
+    path = tmp_path / "t.cu"
+    text = "#ifdef D\ntypedef double real;\n#else\ntypedef float real;\n#endif\n\n"
+    text += "// Own.\n__global__ void own(real *x) {}\n"
+    text += "#define K(n, T) __global__ void n(T *x, int n_##n) {}\nK(add, double)\n"
+    path.write_text(text)
+    file = read_file(path, {"D": "1"})
+    assert [kernel.signature for kernel in file.kernels] == ["own(real* x)", "add(double* x, int n_add)"]
+    assert file.aliases["real"] == "double"
+    assert read_file(path).aliases["real"] == "float"
+    assert (file.kernels[0].line, file.kernels[0].comment) == (8, "Own.")
+    assert "n_add" in file.kernels[1].text
+
+
+def test_branches(tmp_path: Path) -> None:
+    """The branch that the command line chooses is read, and no other."""
+    path = tmp_path / "t.cu"
+    path.write_text(
+        "#if defined(A) && A > 8\n__global__ void wide(double *x) {}\n#elif defined B\n__global__ void b(int *x) {}\n"
+        "#else\n__global__ void narrow(float *x) {}\n#endif\n"
+    )
+    assert signatures(path) == ["narrow(float* x)"]
+    assert signatures(path, A="16") == ["wide(double* x)"]
+    assert signatures(path, A="4", B="") == ["b(int* x)"]
+
+
+def test_headers(tmp_path: Path) -> None:
+    """Headers of the user's own bring kernels, types and constants; those of CUDA and of the host are not there."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "sub" / "a.cuh").write_text('#pragma once\n#include "b.cuh"\n__global__ void of_a(real *x) {}\n')
+    (tmp_path / "sub" / "b.cuh").write_text("typedef double real;\nconstexpr int TILE = 4 * 8;\n")
+    (tmp_path / "far" / "c.h").write_text("struct P { real a; int b; };\n")
+    path = tmp_path / "t.cu"
+    path.write_text('#include "sub/a.cuh"\n#include "sub/a.cuh"\n#include <c.h>\n#include <vector>\n'
+                    "// Own.\n__global__ void own(P p) {}\n")  # fmt: skip
+    file = read_file(path, {}, [tmp_path / "far"])
+    assert [(kernel.name, kernel.file and Path(kernel.file).name) for kernel in file.kernels] == [
+        ("own", ""),
+        ("of_a", "a.cuh"),
+    ]
+    layout = layout_of("P", file, file.types)
+    assert layout is not None
+    assert (layout.size, file.types["real"], file.numbers["TILE"]) == (16, "double", "32")
+
+
+def test_no_header_by_its_absolute_path(tmp_path: Path) -> None:
+    """A file that a source names from the root is not read."""
+    (tmp_path / "secret.h").write_text("__global__ void secret() {}\n")
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "t.cu"
+    path.write_text(f'#include "{tmp_path}/secret.h"\n')
+    with pytest.raises(CudabenchError, match="absolute path"):
+        read_file(path)
+
+
+def test_pointers_by_other_names() -> None:
+    """Typedefs of pointers, members of classes and of specialisations are resolved, const and all."""
+    text = """
+    typedef float *Vector;
+    using Const = const float *;
+    struct Wide { typedef double Type; };
+    template <class T> struct Vec;
+    template <> struct Vec<int> { public: using Type = int4; };
+    template <class T> __global__ void k(Vector a, Const b, typename T::Type *c, const typename T::Type d, Vector *e) {}
+    template <class T> __global__ void v(typename Vec<T>::Type *x) {}
+    """
+    source = parse_text(text, "t.cu")
+    kernel = find_kernel(source, "k<Wide>")
+    assert [one.meaning for one in kernel.parameters] == ["float*", "const float*", "double*", "double", "float**"]
+    assert [one.pointer for one in kernel.parameters] == [True, True, True, False, True]
+    (one,) = find_kernel(source, "v<int>").parameters
+    assert (one.meaning, one.pointer) == ("int4*", True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "asked", "size", "align", "offsets"),
+    [
+        ("struct S { char a; struct { int b; } in; };", "S", 8, 4, [0, 4]),
+        ("struct __align__(16) S { float a; };", "S", 16, 16, [0]),
+        ("template <class T, int n> struct alignas(16) Box { T held[n]; };", "Box<float, 3>", 16, 16, [0]),
+        ("enum E { A }; struct S { E e; const float *p; bool b[3]; };", "S", 24, 8, [0, 8, 16]),
+        ("constexpr int n = 2; struct S { double x[n * 2]; float4 v; };", "S", 48, 16, [0, 32]),
+        ("struct B {}; struct S : B { int a; };", "S", 4, 4, [0]),
+    ],
+)
+def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list[int]) -> None:
+    """A struct lies in memory as the compiler lays it out: nested, aligned, of a template, of constants."""
+    layout = layout_of(asked, parse_text(declared, "t.cu"), {})
+    assert layout is not None
+    assert (layout.size, layout.align, [at for _, at, _ in layout.members]) == (size, align, offsets)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "union S { int a; float b; };",
+        "struct S { int a : 3; };",
+        "struct S { virtual void f(); int a; };",
+        "struct S { float **a; };",
+        "struct B { int b; }; struct S : B { int a; };",
+        "struct S { int a; gone_t b; int c; };",
+        "struct S { int a; GONE(b) int c; };",
+        "struct S { int a[GONE]; };",
+    ],
+)
+def test_no_layout(declared: str) -> None:
+    """What no value can be written for, or hangs on an error, has no layout."""
+    assert layout_of("S", parse_text(declared, "t.cu"), {}) is None
