@@ -76,11 +76,9 @@ def test_functions_for_the_host_keep_their_heads() -> None:
     [
         ("__cluster_dims__(2, 1, 1) __global__ void k(int *o) { }\n", "__cluster_dims__(2, 1, 1) __global__"),
         ("[[maybe_unused]] __device__ int f() { return 1; }\n__global__ void k(int *o) { *o = f(); }\n", "[[maybe"),
-        ("static __device__ int n;\n__global__ void set() { n = 2; }\n__global__ void k(int *o) { *o = n; }\n", "n = 2"),
-        (
-            "namespace { __device__ int n; }\n__global__ void set() { n = 2; }\n__global__ void k(int *o) { *o = n; }\n",
-            "n = 2",
-        ),
+        ("static __device__ int n;\n__global__ void s() { n = 2; }\n__global__ void k(int *o) { *o = n; }\n", "n = 2"),
+        ("namespace { __device__ int n; }\n__global__ void s() { n = 2; }\n__global__ void k(int *o) { *o = n; }\n",
+         "n = 2"),
         (
             "__device__ int *f() { static int n; return &n; }\n__global__ void set() { *f() = 2; }\n"
             "__global__ void k(int *o) { *o = *f(); }\n",
@@ -93,7 +91,7 @@ def test_functions_for_the_host_keep_their_heads() -> None:
         ("static_assert(sizeof(int) == 8, \"\");\n__global__ void k(int *o) { }\n", "static_assert"),
         ("int host;\nnamespace in { using Real = absent:: ; }\n__global__ void k(Real *o) { }\n", "using Real"),
     ],
-    ids=["cluster", "attribute", "static", "unnamed", "static of a function", "pasted", "operator", "assertion", "unread"],
+    ids=["cluster", "attribute", "static", "unnamed", "of a function", "pasted", "operator", "assertion", "unread"],
 )  # fmt: skip
 def test_what_may_change_the_code_stays(text: str, stays: str) -> None:
     """Words in front of a head, who else writes a variable of the file, what macros put together, what has no name,
@@ -144,7 +142,7 @@ def test_a_library_that_is_missing(tmp_path: Path, body: str, says: str) -> None
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("inner", ["using Real = absent::type;", "typedef absent::type Real;", "struct Real : Absent { };"])
+@pytest.mark.parametrize("inner", ["using Real = absent::T;", "typedef absent::T Real;", "struct Real : Absent { };"])
 def test_a_fault_of_a_header_is_not_replaced(tmp_path: Path, inner: str) -> None:
     """A name of an inner scope whose declaration is at fault is not that of the outer one, in a header either."""
     (tmp_path / "in.h").write_text(f"using Real = float;\nnamespace in {{ {inner} }}\n")

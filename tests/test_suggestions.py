@@ -356,7 +356,9 @@ def test_constants_of_one_declaration() -> None:
 def test_older_names_are_told_by_what_a_compiler_says() -> None:
     """The definitions come in where a name is unknown or the assembler wants a mask, and not otherwise."""
     assert stand_ins.uses_removed('k.cu(3): error: identifier "__shfl_xor" is undefined')
-    assert stand_ins.uses_removed("ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70")
+    assert stand_ins.uses_removed(
+        "ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70"
+    )
     assert not stand_ins.uses_removed('k.cu(3): error: identifier "shuffle" is undefined')
 
 

@@ -144,7 +144,8 @@ def unit_of(task: Task, lacking: str, *, options: int = 0) -> tuple[TranslationU
     words += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
     words += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
     try:
-        unit = Index.create().parse(task.name, words, [(task.name, text), (lacks, lacking)], options=KEEP_GOING | options)
+        files = [(task.name, text), (lacks, lacking)]
+        unit = Index.create().parse(task.name, words, files, options=KEEP_GOING | options)
     except TranslationUnitLoadError:
         raise _Refused from None
     return unit, {task.name: text, **_headers(unit, task.name)}

@@ -1,9 +1,9 @@
 """The part of a source that the asked kernels come to: all else is blank, and every line stays where it is.
 
-Kept are directives, `using namespace`, and each declaration of a name that the kernels reach, through functions, classes,
-template arguments and macros. Names alone decide, so that every overload, specialisation and inner scope stays; so does
-what is used without a name: operators and conversions (a class stays whole), assertions. Of a function for the host only
-the head stays: who calls it is refused. Where a macro that is reached puts names together, all names are reached.
+Kept are directives, `using namespace`, and each declaration of a name that the kernels reach, through functions,
+classes, template arguments and macros. Names alone decide: every overload, specialisation and inner scope stays.
+So does what is used without a name: operators and conversions (a class stays whole), assertions. Of a function for the
+host only the head stays: who calls it is refused. Where a reached macro puts names together, all names are reached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.records import Task
 from cudabench.source.words import without_remarks
-from cudabench.toolchain import limits
+from cudabench.toolchain import limits, stand_ins
 
 if TYPE_CHECKING:
     from clang.cindex import Cursor
@@ -32,9 +32,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class, which is whole
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)(?:\\\n|[^\n])*", re.M)
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)")
-_ON_DEVICE = frozenset(
-    """__global__ __device__ __constant__ __shared__ __managed__ constexpr consteval global device constant""".split()
-)
+_ON_DEVICE = frozenset(["__global__", "__device__", "__constant__", "__managed__", "constexpr", "consteval"])
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
 _UNNAMED = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
@@ -72,8 +70,8 @@ class Part:
 def device_part(task: Task, kernels: Collection[str], words: Collection[str], front: str) -> Part | None:
     """Return the part of a file, and of the user's headers, that kernels of these names come to; of none, all do.
 
-    words: what the kernels' template arguments name. front: declarations to read the file behind. None where none of the
-    kernels is found, or the parser gives up.
+    words: what the kernels' template arguments name. front: declarations to read the file behind. None where no such
+    kernel is found, or the parser gives up.
     """
     work = functools.partial(_made, task, frozenset(kernels), frozenset(words), front)
     try:
@@ -97,7 +95,7 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
         faults = faults or list(faults_of(unit, clang_parse.MOST_FAULTS))
         if not lacks.learn(clang_parse.found_in(task, unit, texts), task.name, task.text):
             break
-    files = {name: _File(name, text) for name, text in texts.items()}
+    files = {name: _File(name, text) for name, text in texts.items() if not name.startswith(str(stand_ins.FOLDER))}
     for fault in faults:
         if fault.file in files:
             files[fault.file].faults.append(fault.offset)
@@ -147,7 +145,8 @@ class _File:
         """Add the statements that the parser made nothing of: they may declare what stands at their end."""
         directives = [match.span() for match in _DIRECTIVE.finditer(self.plain)]
         left = bytearray(self.plain, "latin-1")
-        for start, end in (*self.frames, *self.gone, *directives, *self.skipped, *((p.start, p.end) for p in self.pieces)):
+        read = [(one.start, one.end) for one in self.pieces]
+        for start, end in (*self.frames, *self.gone, *directives, *self.skipped, *read):
             left[start:end] = b" " * (end - start)
         for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
             head = _HEAD.match(match[0])
@@ -335,9 +334,7 @@ def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[
     return found
 
 
-def _keep(
-    files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]
-) -> bool:
+def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:
     """Mark what the kernels reach; False where that is not known."""
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
@@ -367,7 +364,7 @@ def _reached(file: _File, piece: _Piece, declared: Collection[str], macros: Mapp
     """Return the names that a declaration uses, but where variables of its own have them."""
     words = list(file.words(piece))
     own: set[int] = set()
-    if any(match[0] in declared - piece.names for match in words):
+    if any(match[0] in declared and match[0] not in piece.names for match in words):
         own = {at for cursor in piece.cursors if cursor.kind.name in _FUNCTIONS for at in _locals(cursor, file)}
     found = {match[0] for match in words if match.start() not in own}
     texts = [file.plain[piece.start : piece.end]]

@@ -104,7 +104,7 @@ def _declared(text: str) -> str:
 
 
 def _large_functions(plain: str) -> Iterator[str]:
-    """Yield the names of functions and classes, and what their heads call, of more words than are made part of another."""
+    """Yield the names of functions and classes of more words than become part of their callers, and what heads call."""
     depth = head = start = 0
     for match in re.finditer(r"[;{}]", plain):
         if match[0] == "{":

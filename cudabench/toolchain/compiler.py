@@ -157,7 +157,7 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
     raise UsageError(f"sm_{job.arch}: NVRTC {version} does not compile for this architecture: choose one of {listed}.")
 
 
-# -------------------------------------------------------------------------------------------------------------- the rule
+# The rule ------------------------------------------------------------------------------------------------------------
 
 _NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some NVRTC crash over a concept in C++17
 _UNRESOLVED = re.compile(
@@ -186,9 +186,8 @@ class _Text:
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     """Return what the first compiler makes that takes the file, or the part of it that the asked kernels come to.
 
-    Only the kernels that are asked for are compiled, unless that is refused: then the whole file is what counts. What
-    ptxas refuses for an architecture's lack of what its GPUs have is compiled for those. No try begins once all of them
-    took as long as one may.
+    What ptxas refuses for an architecture's lack of what its GPUs have is compiled for those. No try begins once all of
+    them took as long as one may.
     """
     ends = time.monotonic() + limits.compile_seconds()
     failed: list[tuple[Refused, Backend]] = []
@@ -199,15 +198,15 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
             failed.append((refused, compiler.backend))
         if time.monotonic() > ends or not _may_be_compilers(failed[-1][0]):
             break  # the user's own fault, which no other compiler mends
-    refused, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
-    if architecture.refused_for_it(refused.log, job):
+    last, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
+    if architecture.refused_for_it(last.log, job):
         return _attempt(compilers, architecture.own(job))
     try:
-        return _fail(refused, tried, job)
+        return _fail(last, tried, job)
     except CompilerError as error:
         # PTX has declarations of the device's runtime, which machine code would have to be linked with.
-        in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(refused.log)
-        if type(error) is CompilerError and not in_ptx and "error" in refused.log:
+        in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
+        if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
         raise
 
@@ -332,9 +331,7 @@ def _may_be_language(refused: Refused) -> bool:
 _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
 
 
-def _places(
-    compiler: Compiler, job: Job, text: _Text, *, standard: bool
-) -> Mapping[int, tuple[str, int]]:
+def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
     """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
     job = replace(job, machine_code=False)
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
@@ -376,7 +373,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
-    hosts = tuple(replace(one, file=paths.get(os.path.realpath(one.file), one.file) if one.file else "") for one in part.hosts)
+    hosts = tuple(replace(one, file=one.file and paths.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
     return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
