@@ -163,3 +163,20 @@ def test_types_of_the_standard_library_in_a_class() -> None:
         "__device__ V(int x) : v(x) {} };\n__global__ void k(int *o) { o[0] = V(o[1]).v; }\n"
     )
     assert compile_cubin(text, "f.cu", names=["k"], backend="nvrtc").cubin
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "front",
+    [
+        "#include <opencv2/core.hpp>\nusing namespace cv;\nusing namespace cv::ocl;\nMat picture;",
+        '#include <iostream>\n#include <map>\nusing namespace std;\nmap<string, int> names = {{"add", 1}};',
+        "#include <mma.h>\n#include <absent.h>\nusing namespace nvcuda;\nusing absent::thing;",
+    ],
+    ids=["missing", "standard", "of CUDA"],
+)
+def test_names_of_libraries(front: str) -> None:
+    """A file that uses the names of a library is compiled where a kernel needs none, and keeps those of CUDA."""
+    body = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> f;" if "mma.h" in front else "int f = 1;"
+    text = f"{front}\n__global__ void k(int *o) {{ {body} o[0] = sizeof(f); }}\nint main() {{ return undeclared(); }}\n"
+    assert compile_cubin(text, "f.cu", names=["k"], backend="nvrtc").cubin

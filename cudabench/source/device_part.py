@@ -60,11 +60,15 @@ class Host:
 
 @dataclass(frozen=True)
 class Part:
-    """The texts by their path, the source's own under '', functions without bodies, headers that are not there."""
+    """The texts by their path, the source's own under '', functions without bodies, headers that are not there.
+
+    spaces: namespaces that are used and not declared.
+    """
 
     texts: Mapping[str, str]
     hosts: tuple[Host, ...]
     missing: tuple[str, ...]
+    spaces: tuple[str, ...]
 
 
 def device_part(task: Task, kernels: Collection[str], words: Collection[str], front: str) -> Part | None:
@@ -109,7 +113,8 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
     hosts = tuple(host for file in files.values() for host in file.hosts(file.name if file.name != task.name else ""))
     parts = {("" if name == task.name else name): file.part() for name, file in files.items()}
     missing = (re.match(r"'([^']+)' file not found", fault.said) for fault in faults)
-    return Part(parts, hosts, tuple(dict.fromkeys(one[1] for one in missing if one)))
+    spaces = dict.fromkeys(name for file in files.values() for name in file.spaces)
+    return Part(parts, hosts, tuple(dict.fromkeys(one[1] for one in missing if one)), tuple(spaces))
 
 
 @dataclass
@@ -140,6 +145,7 @@ class _File:
         self.skipped: list[tuple[int, int]] = []
         self.faults: list[int] = []
         self.gone: list[tuple[int, int]] = []  # what no kernel can come to
+        self.spaces: list[str] = []
 
     def add_unread(self) -> None:
         """Add the statements that the parser made nothing of: they may declare what stands at their end."""
@@ -149,6 +155,10 @@ class _File:
         for start, end in (*self.frames, *self.gone, *directives, *self.skipped, *read):
             left[start:end] = b" " * (end - start)
         for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
+            if space := re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0]):
+                self.spaces.append(space[1])
+                self.pieces.append(_Piece(*match.span(), {""}, [], always=True))
+                continue
             head = _HEAD.match(match[0])
             names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head else set()
             self.pieces.append(_Piece(*match.span(), names or {""}, []))
@@ -257,11 +267,27 @@ class _Reader:
     def _widen(self, piece: _Piece) -> None:
         """Take in the semicolon, and the words in front that the parser makes nothing of, such as attributes."""
         plain = self.file.plain
-        behind = re.compile(r"\s*;" if plain[piece.end - 1] in "};" else r"[^;{}#]*;").match(plain, piece.end)
-        piece.end = behind.end() if behind else piece.end
+        piece.end = _end_of(plain, piece.start, piece.end)
         start = max(plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}")
         start = max([start, *(opened for _, opened in self.file.frames if opened <= piece.start)])
         piece.start = max([start, *(match.end() for match in _DIRECTIVE.finditer(plain, start, piece.start))])
+
+
+def _end_of(plain: str, start: int, end: int) -> int:
+    """Return where a declaration ends, of which the parser may have read the beginning alone: behind its semicolon."""
+    depth = plain.count("{", start, end) - plain.count("}", start, end)
+    closed = depth == 0 and plain[end - 1] in "};"  # a function, or the semicolon alone is left
+    for match in re.compile(r"[{};]").finditer(plain, end):
+        if closed and plain[end : match.start()].strip():
+            return end
+        if match[0] == ";" and depth == 0:
+            return match.end()
+        if closed or (match[0] == "}" and depth == 0):
+            return end
+        depth += 1 if match[0] == "{" else -1 if match[0] == "}" else 0
+        if match[0] == "}" and depth == 0 and re.compile(r"\s*[^\s;,)=]").match(plain, match.end()):
+            return match.end()
+    return end
 
 
 def _children(cursor: Cursor) -> list[Cursor]:

@@ -369,7 +369,8 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
     missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
     words |= {word for text in part.texts.values() for word in re.findall(r"[^\W\d]\w*", text)}
-    stubs = {name: stand_ins.text(name) or prelude.library_header(name, words) for name in missing}
+    spaces = "".join(f"{stand_ins.space(name)}\n" for name in part.spaces)
+    stubs = {name: (stand_ins.text(name) or prelude.library_header(name, words)) + spaces for name in missing}
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if not stand_ins.is_whole(name))

@@ -40,6 +40,12 @@ def is_whole(header: str) -> bool:
     return PurePosixPath(header).name in _VECTORS
 
 
+def space(name: str) -> str:
+    """Return an empty namespace, such as 'a::b'."""
+    parts = name.split("::")
+    return "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
+
+
 def removed() -> str:
     """Return what CUDA took away from the language, by what it has today."""
     return read("removed.h")
