@@ -31,7 +31,10 @@ int twice(std::vector<int> x) { return x.size(); }
 int host(int x) { return x; }
 __device__ int called_by_host_too(int x) { return host(x); }
 template <int N> __global__ void k(Pair *o, int width) { o[0].a = used(TWICE(N)) + second + width; }
-__global__ void other(Other *o) { }
+__global__ void other(Other *o) {
+#pragma unroll
+  for (;;) { }
+}
 int main() { k<3><<<1, 1>>>(0, 0); }
 """
 

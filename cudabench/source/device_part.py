@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\W\d]\w*")
 _USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class, which is whole
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)(?:\\\n|[^\n])*", re.M)
+_PRAGMA = re.compile(r"[ \t]*#[ \t]*pragma\b")
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)")
 _ON_DEVICE = frozenset(["__global__", "__device__", "__constant__", "__managed__", "constexpr", "consteval"])
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
@@ -171,22 +172,24 @@ class _File:
 
     def part(self) -> str:
         """Return the text with blanks in place of what is not kept."""
-        kept = [*self.frames, *(match.span() for match in _DIRECTIVE.finditer(self.plain))]
-        kept += [span for span in self.skipped if not any(one.start <= span[0] < one.end for one in self.pieces)]
-        kept += [(one.start, one.end) for one in self.pieces if one.kept]
+        blank = [(one.start, one.end) for one in self.pieces if not one.kept]
+        gone = [span for one in self.pieces if one.kept for span in one.gone]
+        directives = [
+            match.span()
+            for match in _DIRECTIVE.finditer(self.plain)
+            if not (_PRAGMA.match(match[0]) and any(start <= match.start() < end for start, end in (*blank, *gone)))
+        ]
+        skipped = [span for span in self.skipped if not any(one.start <= span[0] < one.end for one in self.pieces)]
         shown = bytearray(len(self.text))
-        for start, end in kept:
+        for start, end in (*self.frames, *skipped, *((one.start, one.end) for one in self.pieces if one.kept)):
             shown[start:end] = b"\1" * (end - start)
-        semicolons = []
-        for piece in self.pieces:
-            for start, end in piece.gone if piece.kept else ():
-                shown[start:end] = bytes(end - start)
-                semicolons.append(start)
-        for match in _DIRECTIVE.finditer(self.plain):
-            shown[match.start() : match.end()] = b"\1" * (match.end() - match.start())
+        for start, end in gone:
+            shown[start:end] = bytes(end - start)
+        for start, end in directives:
+            shown[start:end] = b"\1" * (end - start)
         text = [one if shown[at] or one == "\n" else " " for at, one in enumerate(self.text)]
-        for at in semicolons:
-            text[at] = ";"
+        for start, _ in gone:
+            text[start] = ";"
         return "".join(text).encode("latin-1").decode(errors="surrogateescape")
 
     def hosts(self, name: str) -> Iterator[Host]:

@@ -245,7 +245,7 @@ def _telling(first: Refused, second: Refused) -> Refused:
     before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
     misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
     told = first if misses and not seen and not before & after else second
-    told.emptied, told.of_host = second.emptied, first.of_host
+    told.emptied, told.of_host = second.emptied, first.of_host or second.of_host
     told.by_assembler = first.by_assembler or second.by_assembler
     return told
 

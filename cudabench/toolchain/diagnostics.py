@@ -32,6 +32,7 @@ _HOST_FAULTS = (
     "is considered a host function",
     "not allowed in JIT mode",
     "not supported when compiling with NVRTC",
+    'incomplete type "std::',
 )
 
 
