@@ -102,6 +102,20 @@ def test_what_may_change_the_code_stays(text: str, stays: str) -> None:
     assert stays in part_of(text, "k").texts[""]
 
 
+def test_what_macros_write() -> None:
+    """Kernels, functions and scopes that macros write go as others do."""
+    text = (
+        '#define KERNEL(name, value) extern "C" __global__ void name(int *o) { *o = value(); }\n'
+        "#define FUNCTION(name) __device__ int name() { return 1; }\n#define BEGIN(name) namespace name {\n"
+        "#define END }\nBEGIN(in)\nFUNCTION(one)\nFUNCTION(two)\nEND\nusing namespace in;\n"
+        "KERNEL(k, one)\nKERNEL(other, two)\n"
+    )
+    own = part_of(text, "k").texts[""].split("\n")[4:]
+    assert [line.strip() for line in own] == [
+        "BEGIN(in)", "FUNCTION(one)", "", "END", "using namespace in;", "KERNEL(k, one)", "", "",
+    ]  # fmt: skip
+
+
 def test_hostile_text_has_no_part() -> None:
     """A text that the parser does not stand, and one without the kernel, are left as they are."""
     assert device_part(Task("f.cu", "int x = " + "-" * 1_000_000 + "1;\n"), ["k"], [], "") is None

@@ -227,7 +227,9 @@ class _Reader:
     def _frame(self, start: int, end: int) -> None:
         """Keep the head and the closing brace of a scope, which macros may write."""
         plain = self.file.plain
-        macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(plain, start)
+        macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(plain, start, end)
+        if macro and macro.end() == end:
+            return  # it writes all of the scope: a declaration
         opened = macro.end() if macro else plain.find("{", start) + 1
         closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(plain, opened, end)
         self.file.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
@@ -270,16 +272,18 @@ class _Reader:
     def _widen(self, piece: _Piece) -> None:
         """Take in the semicolon, and the words in front that the parser makes nothing of, such as attributes."""
         plain = self.file.plain
-        piece.end = _end_of(plain, piece.start, piece.end)
+        last = piece.cursors[-1]
+        whole = last.kind.name in _FUNCTIONS and last.is_definition()
+        piece.end = _end_of(plain, piece.start, piece.end, whole=whole)
         start = max(plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}")
         start = max([start, *(opened for _, opened in self.file.frames if opened <= piece.start)])
         piece.start = max([start, *(match.end() for match in _DIRECTIVE.finditer(plain, start, piece.start))])
 
 
-def _end_of(plain: str, start: int, end: int) -> int:
+def _end_of(plain: str, start: int, end: int, *, whole: bool) -> int:
     """Return where a declaration ends, of which the parser may have read the beginning alone: behind its semicolon."""
     depth = plain.count("{", start, end) - plain.count("}", start, end)
-    closed = depth == 0 and plain[end - 1] in "};"  # a function, or the semicolon alone is left
+    closed = depth == 0 and (whole or plain[end - 1] in "};")  # at most the semicolon is left
     for match in re.compile(r"[{};]").finditer(plain, end):
         if closed and plain[end : match.start()].strip():
             return end

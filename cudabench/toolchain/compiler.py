@@ -353,6 +353,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     task = Task(job.filename, job.source, folder, job.include_dirs, job.defines, job.std or None)
     number = re.sub(r"\D", "", job.arch)
     front = f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {number}0\n"
+    front += f"#define __CUDA_ARCH_FEAT_SM{number}_ALL 1\n" if job.arch.endswith("a") else ""
     front += "#define __CUDACC_RTC__ 1\n" if compiler.backend == "nvrtc" else ""
     texts = [job.source, *included.texts.values()]
     absent = [name for text in texts for name in includes.named(text) if stand_ins.text(name)]
