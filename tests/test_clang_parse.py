@@ -54,7 +54,7 @@ def test_hostile_text(name: str, tmp_path: Path) -> None:
 
 
 @FORKED
-@pytest.mark.parametrize("name", ["minuses", "stars", "structs", "macros"])
+@pytest.mark.parametrize("name", ["minuses", "stars", "structs"])
 def test_what_kills_the_parser_is_refused(name: str) -> None:
     """What the parser cannot read is one clear sentence, with nothing of a crash on standard error."""
     code = (
@@ -63,7 +63,7 @@ def test_what_kills_the_parser_is_refused(name: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], input=HOSTILE[name], capture_output=True, text=True, check=True)
     assert ran.stderr == ""
-    assert ran.stdout.startswith("h.cu: ") or (ran.stdout == "" and name not in ("minuses", "macros"))
+    assert ran.stdout.startswith("h.cu: ") or (ran.stdout == "" and name != "minuses")
     assert ran.stdout.count("\n") <= 1
 
 

@@ -1203,7 +1203,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
     ("text", "message"),
     [
         ("tap=1", "has no __constant__ variable 'tap', it has taps, offset, factor. Did you mean 'taps'?"),
-        ("taps=1", "is 'float taps[4]' in k.cu, no single number: write --const 'taps=float32[4]:random'"),
+        ("taps=1", "is 'float taps[4]' in k.cu, not a single number: write --const 'taps=float32[4]:random'"),
         ("taps=float64[4]:ones", "give float32[...], not float64"),
         ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
         ("offset=1.5", "int32 holds whole numbers"),

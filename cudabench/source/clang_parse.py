@@ -13,12 +13,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudabench import confined
-from cudabench.errors import CompilerError, CudabenchError
+from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
 from cudabench.source import stored
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
 from cudabench.toolchain import cache, includes, limits, outside
@@ -84,7 +84,13 @@ def _key(task: Task) -> str | None:
         if not included.complete:
             return None
         headers = included.texts
-    parts = (version("libclang"), *map(cache.mark_of, (HEADERS.parent, HEADERS)), task, sorted(headers.items()))
+    parser = find_spec("clang")
+    folders = [
+        HEADERS.parent,
+        HEADERS,
+        *(Path(folder) for folder in (parser and parser.submodule_search_locations) or ()),
+    ]
+    parts = (*map(cache.mark_of, folders), task, sorted(headers.items()))
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
 
 
@@ -93,10 +99,23 @@ class _Refused(CudabenchError):
 
 
 def _load() -> None:
-    """Load the library here, so that no process that is forked has to."""
-    from clang.cindex import conf
-
-    _ = conf.lib
+    """Load the library here, so that no process that is forked has to. Raises DeviceUnusable where that cannot be."""
+    try:
+        from clang.cindex import LibclangError, conf
+    except ImportError:
+        raise DeviceUnusable("No C++ parser is installed: install it with `pip install libclang`.") from None
+    try:
+        _ = conf.lib
+    except LibclangError as error:
+        if any(sign in str(error) for sign in NO_MEMORY):
+            raise NotEnoughMemory(
+                "The C++ parser cannot be loaded, because this process may take too little memory: raise the limit "
+                "that 'ulimit -v' shows."
+            ) from None
+        why = " ".join(str(error).split())
+        raise DeviceUnusable(
+            f"The C++ parser cannot be loaded ({why}): install it with `pip install libclang`."
+        ) from None
 
 
 def _read(task: Task) -> Reading:
