@@ -11,7 +11,7 @@ import pytest
 from cudabench.errors import UsageError
 from cudabench.source.files import parse_text
 from cudabench.source.records import Parameter
-from cudabench.toolchain import torch_headers
+from cudabench.toolchain import stand_ins
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.values import Array
 from tests.conftest import Ran
@@ -76,9 +76,9 @@ def test_restrict_is_a_mark_and_not_a_type() -> None:
 
 def test_headers_that_are_stood_in_for() -> None:
     """Those of PyTorch, whatever the folder; another library's missing header stays empty."""
-    assert "PackedTensorAccessor32" in torch_headers.text("torch/extension.h")
-    assert torch_headers.text("ATen/native/cuda/KernelUtils.cuh") == torch_headers.text("c10/util/Half.h")
-    assert torch_headers.text("opencv2/core.hpp") == ""
+    assert "PackedTensorAccessor32" in stand_ins.text("torch/extension.h")
+    assert stand_ins.text("ATen/native/cuda/KernelUtils.cuh") == stand_ins.text("c10/util/Half.h")
+    assert stand_ins.text("opencv2/core.hpp") == ""
 
 
 def test_a_line_for_a_kernel_that_takes_accessors(cudabench: Callable[..., Ran], tmp_path: Path) -> None:

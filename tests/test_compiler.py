@@ -19,7 +19,6 @@ from cuda import pathfinder
 from cudabench.errors import CompilerError, DeviceUnusable, NeedsArchitecture, UnsupportedFeature, UsageError
 from cudabench.toolchain import compiler, nvrtc, toolkit
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
-from cudabench.toolchain.host_code import without_host_code
 from cudabench.toolchain.names import wrong_name
 from cudabench.toolchain.record import Backend, Compiled, Refused
 
@@ -275,30 +274,6 @@ def test_host_code_with_nvcc() -> None:
     compiled = compile_ptx(WITH_MAIN, "main.cu", names=["k<float, 3>"], backend="nvcc")
     assert compiled.lowered == {"k<float, 3>": "_Z1kIfLi3EEvPT_1P"}
     assert sorted(entries(compiled.ptx)) == ["_Z1kIfLi2EEvPT_1P", "_Z1kIfLi3EEvPT_1P"]
-
-
-def test_without_host_code() -> None:
-    """The host's functions are blanked out in place; what a kernel can use stays."""
-    source = "\n".join(
-        [
-            "#define DEV static __device__",
-            "DEV int a(int x) { return x; }",
-            "constexpr int b(int x) { return x; }",
-            "struct S { int m() { return 1; } };",
-            "__constant__ float w[] = {1};",
-            "namespace n { int host(int x) { return x; } __device__ int d() { return 1; } }",
-            'extern "C" { void proto(int); }',
-            "int main() { constexpr int n = 3; auto f = [] __device__ (int i) { return i; }; }",
-            "HD int shared_head() { return 1; } int n;",
-        ]
-    )
-    blank = without_host_code(source, {"HD": frozenset(["__device__"])}).split("\n")
-    assert len(blank) == 9
-    assert blank[:5] == source.split("\n")[:5]
-    assert blank[5].split() == ["namespace", "n", "{", "__device__", "int", "d()", "{", "return", "1;", "}", "}"]
-    assert blank[6].split() == ["extern", '"C"', "{", "}"]
-    assert blank[7].strip() == ""
-    assert blank[8] == source.split("\n")[8]
 
 
 # What a compiler refuses and no kernel needs --------------------------------------------------------------------------

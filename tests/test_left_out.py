@@ -1,4 +1,4 @@
-"""What is left out of a file for its faults is replaced by nothing: a kernel that comes to it is refused."""
+"""What is at fault in a file is replaced by nothing: a kernel that comes to it is refused."""
 
 from collections.abc import Iterable
 
@@ -247,18 +247,11 @@ def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, ba
         assert compile(text + KERNEL % "scale(1.5f)", "f.cu", names=["k"], backend=backend).ptx
 
 
-# What is at fault is nothing that the kernel comes to.
+# What is at fault has no name that the kernel comes to.
 BESIDE = {
-    "overload": FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(1.5f)",
-    "overload that another kernel calls": (
-        FLOAT + f"__device__ int scale(int x) {WRONG}\n__global__ void other(int *o) {{ o[0] = scale(o[0]); }}\n"
-        + KERNEL % "scale(1.5f)"
-    ),
-    "inline overload that another kernel calls": (
-        FLOAT + f"inline __device__ int scale(int x) {WRONG}\n__global__ void other(int *o) {{ o[0] = scale(o[0]); }}\n"
-        + KERNEL % "scale(1.5f)"
-    ),
     "head of another name": FLOAT + "__device__ int half(Absent x) { return 1; }\n" + KERNEL % "scale(1.5f)",
+    "body of another name": FLOAT + f"__device__ int half(int x) {WRONG}\n" + KERNEL % "scale(1.5f)",
+    "another kernel": FLOAT + f"__global__ void other(int *x) {WRONG}\n" + KERNEL % "scale(1.5f)",
     "variable of the name of a parameter": (
         "absent::type width;\n__global__ void k(int *o, int width) { o[0] = width; }\n"
     ),
@@ -269,18 +262,6 @@ BESIDE = {
     "function of the host with types that are not there": (
         FLOAT + "#include <absent.h>\nint scale(const absent::Image &x) { return 1; }\n" + KERNEL % "scale(1.5f)"
     ),
-    "overload that takes a type of a missing header": (
-        FLOAT + "#include <absent.h>\n__device__ int scale(const absent::Image &x) { return 1; }\n"
-        + KERNEL % "scale(o[0])"
-    ),
-    "member defined outside of its class": (
-        "struct V { __device__ int of(float x) { return 7; } __device__ int of(int x); };\n"
-        f"__device__ int V::of(int x) {WRONG}\n" + KERNEL % "V().of(1.5f)"
-    ),
-    "variable of a class of which there is no object": (
-        "#include <vector>\nstruct V { V(std::vector<int> v); ~V() {}\nstd::vector<int> host;\n"
-        "__device__ static int of(int x) { return x; } };\n" + KERNEL % "V::of(o[0])"
-    ),
     "members of the host": (
         "#include <string>\n#include <iostream>\nstruct V { int v; void print() const { std::cout << v; }\n"
         "V(const std::string &text) { v = text.size(); }\n__device__ V(int x) : v(x) {} };\n" + KERNEL % "V(o[0]).v"
@@ -290,11 +271,47 @@ BESIDE = {
 
 @pytest.mark.parametrize(("case", "backend"), _each(BESIDE))
 def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
-    """A kernel runs that calls another overload, and one whose own variable has the name of what is at fault."""
+    """A kernel runs beside what it does not name, and where its own variable has the name of what is at fault."""
     for compile in (compile_ptx, compile_cubin):
         compiled = compile(BESIDE[case], "f.cu", names=["k"], backend=backend)
         assert "k" in compiled.ptx
         assert ".extern .func" not in compiled.ptx
+
+
+# What is at fault has a name that the kernel comes to, though the compiler would choose another: names decide.
+NAMED = {
+    "overload": (FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(1.5f)", 2),
+    "overload that takes a type of a missing header": (
+        FLOAT + "#include <absent.h>\n__device__ int scale(const absent::Image &x) { return 1; }\n"
+        + KERNEL % "scale(o[0])", 3
+    ),
+    "member defined outside of its class": (
+        "struct V { __device__ int of(float x) { return 7; } __device__ int of(int x); };\n"
+        f"__device__ int V::of(int x) {WRONG}\n" + KERNEL % "V().of(1.5f)", 2
+    ),
+}  # fmt: skip
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", NAMED)
+def test_fault_of_a_name_that_a_kernel_comes_to_is_shown(case: str) -> None:
+    """All that has a name which a kernel uses is compiled, and a class is whole."""
+    text, line = NAMED[case]
+    with pytest.raises(CudabenchError, match=rf"f\.cu:{line}: error: "):
+        compile_cubin(text, "f.cu", names=["k"], backend="nvrtc")
+
+
+@needs_nvrtc
+def test_variable_of_a_class_that_the_device_does_not_have() -> None:
+    """NVRTC refuses a class with a member that only a host has: its size is not known. nvcc takes it."""
+    text = (
+        "#include <vector>\nstruct V { V(std::vector<int> v); ~V() {}\nstd::vector<int> host;\n"
+        "__device__ static int of(int x) { return x; } };\n" + KERNEL % "V::of(o[0])"
+    )
+    with pytest.raises(CudabenchError, match=r'f\.cu:3: error: incomplete type "std::vector<int>" is not allowed'):
+        compile_cubin(text, "f.cu", names=["k"], backend="nvrtc")
+    if nvcc_version() is not None:
+        assert compile_cubin(text, "f.cu", names=["k"]).backend == "nvcc"
 
 
 @needs_nvrtc

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudabench.source.files import parse_text
-from cudabench.toolchain import older, vector_math
+from cudabench.toolchain import stand_ins
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import constants
 from tests.conftest import Ran
@@ -355,14 +355,16 @@ def test_constants_of_one_declaration() -> None:
 
 def test_older_names_are_told_by_what_a_compiler_says() -> None:
     """The definitions come in where a name is unknown or the assembler wants a mask, and not otherwise."""
-    assert older.needed('k.cu(3): error: identifier "__shfl_xor" is undefined')
-    assert older.needed("ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70")
-    assert not older.needed('k.cu(3): error: identifier "shuffle" is undefined')
+    assert stand_ins.uses_removed('k.cu(3): error: identifier "__shfl_xor" is undefined')
+    assert stand_ins.uses_removed(
+        "ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70"
+    )
+    assert not stand_ins.uses_removed('k.cu(3): error: identifier "shuffle" is undefined')
 
 
 def test_vector_math_stands_for_the_samples_header_alone() -> None:
     """Its text declares each function once, and no header of the user's own is replaced."""
-    heads = re.findall(r"__device__ (\S.*?\))\s*\{", vector_math.TEXT)
+    heads = re.findall(r"^CUDABENCH_BOTH (\S.*?\))\s*\{", stand_ins.text("common/helper_math.h"), re.M)
     assert len(heads) == len(set(heads)) > 200
 
 

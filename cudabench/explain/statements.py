@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from cudabench.simulator.check.places import Gap
-from cudabench.toolchain.tokens import Scan, closing_bracket
+from cudabench.source.words import closing_bracket
+from cudabench.toolchain.tokens import Scan
 
 LOOPS = ("for", "while", "do")
 DEPTH = 8  # of calls that are followed

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -137,22 +138,36 @@ def _read(task: Task) -> Reading:
 
 
 def _parsed(task: Task, lacking: str) -> Found:
-    from clang.cindex import Index, TranslationUnitLoadError
+    unit, texts = unit_of(task, lacking)
+    return found_in(task, unit, texts)
 
+
+def found_in(task: Task, unit: TranslationUnit, texts: Mapping[str, str]) -> Found:
+    """Return what a unit declares. Runs in the process that may be ended."""
     from cudabench.source.cursors import faults_of
     from cudabench.source.declared import Walk
 
+    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task)
+
+
+def unit_of(task: Task, lacking: str, *, options: int = 0) -> tuple[TranslationUnit, dict[str, str]]:
+    """Return what libclang makes of a file, behind declarations of what it lacks, and the texts that are the user's.
+
+    Runs in the process that may be ended. Raises CudabenchError where libclang gives up.
+    """
+    from clang.cindex import Index, TranslationUnitLoadError
+
     text, lacks = _asked(task), VIRTUAL + "missing.h"
-    options = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
-    options += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
-    options += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
-    options += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
+    words = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
+    words += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
+    words += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
+    words += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
     try:
-        unit = Index.create().parse(task.name, options, [(task.name, text), (lacks, lacking)], options=KEEP_GOING)
+        files = [(task.name, text), (lacks, lacking)]
+        unit = Index.create().parse(task.name, words, files, options=KEEP_GOING | options)
     except TranslationUnitLoadError:
         raise _Refused from None
-    texts = {task.name: text, **_headers(unit, task.name)}
-    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task)
+    return unit, {task.name: text, **_headers(unit, task.name)}
 
 
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:

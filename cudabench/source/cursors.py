@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit, callbacks, conf
+from clang.cindex import Cursor, CursorKind, Diagnostic, File, SourceRange, TranslationUnit, callbacks, conf
 
 
 @dataclass(frozen=True)
@@ -107,3 +108,17 @@ _OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or
 def qualified(names: Iterable[Any]) -> str:
     """Return scopes and a name as C++ writes them."""
     return "::".join(str(name) for name in names if name)
+
+
+class _Ranges(ctypes.Structure):
+    _fields_ = (("count", ctypes.c_uint), ("ranges", ctypes.POINTER(SourceRange)))
+
+
+def skipped_ranges(unit: TranslationUnit, name: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a file, in bytes, that its conditions skip; of a unit that was parsed in detail."""
+    function = conf.lib.clang_getSkippedRanges
+    function.argtypes, function.restype = [TranslationUnit, File], ctypes.POINTER(_Ranges)
+    found = function(unit, unit.get_file(name))
+    for at in range(found.contents.count if found else 0):
+        one = found.contents.ranges[at]
+        yield one.start.offset, one.end.offset

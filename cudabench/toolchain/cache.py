@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cudabench.toolchain.nvrtc import Library
 
 MOST_BYTES = 256 << 20
+# What a compile depends on of this package: its options, the headers that it brings, how a part of a file is made.
+_HERE = Path(__file__).parent
+_FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")
 
 
 def key(job: Job, library: Library) -> str | None:
@@ -43,7 +46,7 @@ def key(job: Job, library: Library) -> str | None:
         library.version,
         file.st_size,
         file.st_mtime_ns,
-        mark_of(Path(__file__).parent),
+        *map(mark_of, _FOLDERS),
         astuple(job),
         sorted(included.texts.items()),
         folder,

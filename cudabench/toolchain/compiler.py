@@ -1,22 +1,25 @@
 """CUDA C++ to PTX and machine code, for the simulator and for a GPU alike.
 
-Each compiler gets the file as it is and, where host code or what is not there for it is in the way, again without that.
+Each compiler gets the file as it is and, where it refuses that, the part of it that the asked kernels come to.
 NVRTC comes first, and nvcc where NVRTC gives up; on a GPU with a toolkit it is PyCUDA's nvcc alone.
 CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
+from cudabench.source.device_part import Host, device_part
+from cudabench.source.records import Task
 from cudabench.symbols import readable
 from cudabench.toolchain import (
     architecture,
@@ -24,29 +27,15 @@ from cudabench.toolchain import (
     cache,
     diagnostics,
     includes,
-    lacking,
-    left_out,
     limits,
     names,
     nvcc,
     nvrtc,
-    older,
     outside,
     prelude,
+    stand_ins,
     toolkit,
-    torch_headers,
-    vector_math,
 )
-from cudabench.toolchain.declarations import macros_of
-from cudabench.toolchain.host_code import (
-    devices_functions,
-    with_hosts_heads,
-    without_faults,
-    without_host_code,
-    without_lambdas_annotations,
-    without_other_kernels,
-)
-from cudabench.toolchain.left_out import LeftOut
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
 nvrtc_version = nvrtc.version
@@ -169,480 +158,238 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
     raise UsageError(f"sm_{job.arch}: NVRTC {version} does not compile for this architecture: choose one of {listed}.")
 
 
-# ----------------------------------------------------------------------------------------------- the rule for host code
+# The rule ------------------------------------------------------------------------------------------------------------
 
-MAX_ATTEMPTS = 40  # of one compiler at one file: each leaves out more, and most files need one or two
+_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some NVRTC crash over a concept in C++17
+_UNRESOLVED = re.compile(
+    r"(?:Unresolved extern|Cannot take address of) function '([\w$]+)'"
+    r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
+)
+_EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
+# What a lambda says of where it runs: in a kernel it says nothing, and compilers take it with an option alone.
+_LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
 @dataclass(frozen=True)
-class _Attempt:
-    """What a compiler gets in one attempt; `emptied` are headers that are nowhere and taken as empty."""
+class _Text:
+    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
+
+    hosts: functions for the host that are declared only. bare: no host code is left.
+    """
 
     source: str
-    headers: Mapping[str, str]
-    bare: bool
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bare: bool = False
     emptied: tuple[str, ...] = ()
-    brought: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    hosts: tuple[Host, ...] = ()
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return what the first attempt gives that a compiler takes: in C++17, then in C++20, unless `--std` says which.
+    """Return what the first compiler makes that takes the file, or the part of it that the asked kernels come to.
 
-    Only the kernels that are asked for are compiled, unless that is refused: then the whole file is what counts. The
-    error is that of the first language's last attempt. What ptxas refuses for an architecture's lack of what its
-    GPUs have is compiled for those. No attempt begins once all of them took as long as one may.
+    What ptxas refuses for an architecture's lack of what its GPUs have is compiled for those. No try begins once all of
+    them took as long as one may.
     """
     ends = time.monotonic() + limits.compile_seconds()
-    shorter = asked.only(job)
-    by_assembler, last = False, None
-    if shorter is not job:
+    failed: list[tuple[Refused, Backend]] = []
+    for compiler in compilers:
         try:
-            compiled = _in_some_language(compilers, shorter, ends)
-            return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
-        except _AllRefused as refused:  # the whole file's errors count, but for those that it has as well
-            if refused.refusal.hopeless or _is_both(refused.refusal, job, shorter) or _is_own(refused.refusal, job):
-                last = refused
-            by_assembler = refused.by_assembler
-        except UsageError:
-            pass
-    if last is None:
-        try:
-            return _in_some_language(compilers, job, ends)
-        except _AllRefused as refused:
-            last = refused
-    if architecture.refused_for_it(last.refusal.log, job):
+            return _compiled(compiler, job, ends)
+        except Refused as refused:
+            failed.append((refused, compiler.backend))
+        if time.monotonic() > ends or not _may_be_compilers(failed[-1][0]):
+            break  # the user's own fault, which no other compiler mends
+    last, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
+    if architecture.refused_for_it(last.log, job):
         return _attempt(compilers, architecture.own(job))
     try:
-        return _fail(last.refusal, last.tried, job)
+        return _fail(last, tried, job)
     except CompilerError as error:
-        log = last.refusal.log
         # PTX has declarations of the device's runtime, which machine code would have to be linked with.
-        in_ptx = by_assembler or last.by_assembler or diagnostics.speaks_of_device_runtime(log)
-        if type(error) is CompilerError and not in_ptx and "error" in log:
+        in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
+        if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
         raise
 
 
 class RefusedAsCode(CompilerError):
-    """No attempt got as far as ptxas: what was refused to machine code is refused to PTX as well."""
+    """No try got as far as ptxas: what was refused to machine code is refused to PTX as well."""
 
 
-class _AllRefused(Exception):
-    """No attempt was taken; the refusal that speaks for all, whose it is, and whether ptxas refused any."""
-
-    def __init__(self, refusal: Refused, tried: Backend, by_assembler: bool) -> None:
-        super().__init__(refusal.log)
-        self.refusal, self.tried, self.by_assembler = refusal, tried, by_assembler
+def _may_be_compilers(refused: Refused) -> bool:
+    """Tell whether another compiler may take what one refuses: for host code in it, or a header that it lacks."""
+    return refused.of_host or bool(refused.emptied) or bool(diagnostics.missing_headers(refused.log))
 
 
-def _in_some_language(compilers: Sequence[Compiler], job: Job, ends: float) -> Compiled:
-    languages = [job] if job.std else [job, replace(job, std="c++20")]
-    if not job.std and re.search(r"\b(concept|requires)\b", job.source):
-        languages.reverse()  # some NVRTC crash over a concept in C++17
-    failed: list[tuple[Refused, Backend]] = []
-    last: tuple[Refused, Backend] | None = None
-    hopeless_without: list[str] = []
-    for language in languages:
-        if failed and (time.monotonic() > ends or not any(_may_be_languages(refused) for refused, _ in failed)):
-            break
-        for compiler in compilers:
-            try:
-                return _with(compiler, language, ends, hopeless_without)
-            except Refused as refused:
-                failed.append((refused, compiler.backend))
-                hopeless_without += filter(_nowhere, refused.emptied) if refused.hopeless else ()
-            if time.monotonic() > ends or not _may_be_hosts(failed[-1][0], job):
-                break  # the user's own fault, which no other compiler mends
-        last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
-    assert last is not None
-    raise _AllRefused(*last, by_assembler=any(refused.by_assembler for refused, _ in failed))
+def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
+    """Compile the file as it is and, where it is refused, the part of it that the asked kernels come to."""
+    shorter = asked.only(job)
+    try:
+        compiled = _in_options(compiler, shorter, _Text(shorter.source), ends)
+        return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
+    except Refused as refused:
+        first = refused
+    except UsageError:
+        return _in_options(compiler, job, _Text(job.source), ends)
+    text = None if time.monotonic() > ends or _is_own(first, job) else _part(compiler, job, first)
+    if text is None:
+        raise first
+    try:
+        return _in_options(compiler, job, text, ends)
+    except Refused as second:
+        raise _telling(first, second) from None
 
 
-def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
-    """How far a refusal is from the user's own fault: a header that this compiler misses, host code, many errors."""
-    log = refused.log
-    return bool(diagnostics.missing_headers(log)), diagnostics.speaks_of_host_code(log), len(diagnostics.faults(log))
-
-
-def _may_be_languages(refused: Refused) -> bool:
-    """Whether another version of C++ may mend a refusal.
-
-    Not where all of it is names that nobody declared, what follows from them, and signs that are missing.
-    """
-    if refused.hopeless:
-        return False
-    new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
-    undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
-    plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
-    faults = diagnostics.faults(refused.log)
-    if any(word in fault.shown for fault in faults for word in (*new, "<=>", "explicit(")):
-        return True
-    if _is_build(refused):
-        return False
-    if refused.emptied and faults and undefined.match(faults[0].message):
-        return False  # a name of a header that is missing, and the rest follows from it
-    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
-
-
-def _is_build(refused: Refused) -> bool:
-    """Whether all that is left are #error directives which a missing header's macros decide, and no language."""
-    said = [fault.message for fault in diagnostics.faults(refused.log)]
-    of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
-    return bool(refused.emptied and said) and all(
-        one.startswith("#error") and not of_language.search(one) for one in said
-    )
-
-
-def _may_be_hosts(refused: Refused, job: Job) -> bool:
-    """Whether host code, or a header that is not there, may be what a compiler refuses."""
-    if diagnostics.speaks_of_host_code(refused.log) or diagnostics.missing_headers(refused.log):
-        return True
-    return bool(refused.emptied) or without_host_code(job.source) != job.source
-
-
-class _Texts:
-    """A job's file and the headers of its own, with what is found in them once for all attempts."""
-
-    def __init__(self, job: Job, hopeless_without: Collection[str] = ()) -> None:
-        self.job = job
-        self.hopeless_without = frozenset(hopeless_without)
-        self.included = includes.read(job)
-        self.files: Mapping[str, str] = {job.filename: job.source, **self.included.own}
-        self.kept = {name for name in map(names.plain, job.names) if name}
-        self._refused: dict[object, Refused] = {}
-        self.by_assembler = False  # whether ptxas refused any attempt
-        self.asked_for: set[str] = set()  # namespaces, each once
-
-    def compiled(self, compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Compiled:
-        """Compile an attempt; what was refused before is so again, at once."""
-        key = (attempt.source, tuple(attempt.headers.items()), attempt.bare, standard, job)
-        if key not in self._refused:
-            try:
-                compiled = compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
-                called = left_out.undefined("", compiled.ptx, attempt.left_out)
-                if called is None:
-                    return compiled
-                raise Refused(f"ptxas fatal   : Unresolved extern function '{called[0]}'")
-            except Refused as refused:
-                if job.machine_code and diagnostics.assembler_lines(refused.log):
-                    refused.places = functools.partial(_places, compiler, job, attempt, standard=standard)
-                self._refused[key] = refused
-        raise self._refused[key]
-
-    @functools.cached_property
-    def macros(self) -> Mapping[str, frozenset[str]]:
-        """The macros that the files define, each with the words of all its definitions."""
-        macros: dict[str, frozenset[str]] = {}
-        for text in (self.job.macros, self.job.source, *self.included.texts.values()):
-            for name, words in macros_of(text).items():
-                macros[name] = macros.get(name, frozenset()) | words
-        return macros
-
-    @functools.cached_property
-    def hostless(self) -> _Attempt:
-        """The attempt without the host's functions, in the file and in the user's headers."""
-        devices = {name for text in self.files.values() for name in devices_functions(text, self.macros)}
-        found = {name: with_hosts_heads(text, name, self.macros, devices) for name, text in self.files.items()}
-        gone = tuple(one for _, every in found.values() for one in every)
-        texts = {name: text for name, (text, _) in found.items()}
-        source = texts.pop(self.job.filename)
-        return _Attempt(source, texts, bare=True, left_out=gone)
-
-    def replaced(self, attempt: _Attempt) -> LeftOut | None:
-        """What an attempt lacks of what a kernel that is asked for comes to."""
-        texts = {**self.included.own, **attempt.headers, "": attempt.source}.values()
-        missing = bool(attempt.emptied)
-        return left_out.replaced(attempt.left_out, texts, self.kept, self.job.names, self.macros, incomplete=missing)
-
-
-class _MissesStandard(Exception):
-    """An attempt without the host's code was refused for names of the standard library that kernels use."""
-
-    def __init__(self, attempt: _Attempt, log: str) -> None:
-        super().__init__()
-        self.attempt, self.log = attempt, log
-
-    def said(self, refused: Refused) -> bool:
-        """Whether all faults of a refusal, with the standard library, are of those without it."""
-        found = {(one.file, one.line, one.message) for one in diagnostics.faults(self.log)}
-        later = {(one.file, one.line, one.message) for one in diagnostics.faults(refused.log)}
-        return bool(later) and later <= found
-
-
-def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
-    """Whether headers are missing and all faults of a shortened job are of headers, or on lines that it has as the job
-    has them: the whole file has them, too."""
-    found = diagnostics.faults(refused.log)
-    own, left = (one.source.split("\n") for one in (job, shorter))
-    lines = [fault.line for fault in found if diagnostics.users_path(fault.file, job.filename) == job.filename]
-    same = all(0 < line <= len(own) and own[line - 1] == left[line - 1] for line in lines)
-    return bool(refused.emptied and found) and same and not refused.by_assembler
+def _telling(first: Refused, second: Refused) -> Refused:
+    """Return the refusal that speaks of the kernels: that of their part, unless it misses what the whole file has."""
+    seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
+    before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
+    misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
+    told = first if misses and not seen and not before & after else second
+    told.emptied, told.of_host = second.emptied, first.of_host or second.of_host
+    told.by_assembler = first.by_assembler or second.by_assembler
+    return told
 
 
 def _is_own(refused: Refused, job: Job) -> bool:
-    """Whether ptxas refuses a kernel that is asked for: for its shared memory, or what stands in a line of its PTX."""
+    """Tell whether ptxas refuses a kernel that is asked for: for its shared memory, or a line of its PTX."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
-    return diagnostics.assembler_lines(refused.log) or bool(over & set(map(names.plain, job.names)))
+    return bool(over & set(map(names.plain, job.names)))
 
 
-def _with(compiler: Compiler, job: Job, ends: float, hopeless_without: Collection[str] = ()) -> Compiled:
-    """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
-
-    CUDA's standard library comes in early where names are missed that it has for kernels; where that does not help, it
-    comes in last, because most often it is the host that wants one. Without one of some headers nothing helps. Raises
-    Refused with the errors that no attempt mended.
-    """
-    texts = _Texts(job, hopeless_without)
-    try:
-        return _with_less_and_less(compiler, texts, ends, standard=False, early=True)
-    except _MissesStandard as misses:
+def _in_options(compiler: Compiler, job: Job, text: _Text, ends: float) -> Compiled:
+    """Compile a text, with what its refusal asks for: what CUDA took away from the language, the standard library for
+    kernels, which is slow to compile, C++20. Raises Refused as before the last of these."""
+    standard = False
+    if not job.std and _NEW_LANGUAGE.search(job.source):
+        job = replace(job, std="c++20")
+    before: Refused | None = None
+    while True:
         try:
-            return _with_less_and_less(compiler, texts, ends, standard=True, attempt=misses.attempt)
+            return _checked(compiler, job, text, standard=standard)
         except Refused as refused:
-            if time.monotonic() > ends or refused.hopeless or _is_build(refused) or misses.said(refused):
-                raise
-    try:
-        return _with_less_and_less(compiler, texts, ends, standard=False)
-    except Refused as refused:
-        over = refused.hopeless or time.monotonic() > ends
-        if compiler.backend != "nvrtc" or not refused.misses_standard or over:
-            raise
-    return _with_less_and_less(compiler, texts, ends, standard=True)
-
-
-def _with_less_and_less(
-    compiler: Compiler,
-    texts: _Texts,
-    ends: float,
-    *,
-    standard: bool,
-    early: bool = False,
-    attempt: _Attempt | None = None,
-) -> Compiled:
-    """Compile with the standard library or without, from an attempt on; `early` raises _MissesStandard."""
-    job = texts.job
-    attempt = attempt or _first(texts)
-    misses_standard = False
-    first_of_device: Refused | None = None
-    for _ in range(MAX_ATTEMPTS):
-        try:
-            compiled = texts.compiled(compiler, job, attempt, standard=standard)
-        except Refused as refused:
-            misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
-            by_assembler = diagnostics.speaks_of_assembler(refused.log)
-            called = left_out.undefined(refused.log, "", attempt.left_out)
-            texts.by_assembler = texts.by_assembler or (by_assembler and called is None)
-            last = Refused(
-                refused.log,
-                attempt.emptied,
-                misses_standard=misses_standard,
-                by_assembler=texts.by_assembler,
-                places=refused.places,
-            )
-        else:
-            replaced = texts.replaced(attempt)
-            if replaced is None:
-                return compiled
-            raise Refused(replaced.log, attempt.emptied, misses_standard=misses_standard)
-        if texts.hopeless_without.intersection(diagnostics.missing_headers(last.log)):
-            last.hopeless = True
-            raise last
-        if time.monotonic() > ends:
+            last = refused
+        last.by_assembler = diagnostics.speaks_of_assembler(last.log)
+        last.emptied = text.emptied
+        of_host = diagnostics.speaks_of_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
+        last.of_host = of_host
+        if time.monotonic() > ends or (of_host and not text.bare):
             break
-        if not job.older and older.needed(last.log):
+        if not job.older and stand_ins.uses_removed(last.log):
             job = replace(job, older=True)
-            continue
-        following = _bare(attempt, last, texts)
-        with_headers = _with_headers(following or attempt, last, job)
-        if not (following or with_headers) and _is_hopeless(compiler, attempt, last, texts, standard=standard):
-            last.hopeless = True
-            raise last
-        if early and following is None and compiler.backend == "nvrtc":
-            others = diagnostics.beside_device_standard(last.log)
-            if others is not None:
-                less = _with_less(attempt, others, texts, last.log, device=False)
-                raise _MissesStandard(less or attempt, last.log)
-        following = with_headers or following
-        following = following or _with_plain_lambdas(attempt, last)
-        faults = diagnostics.faults(last.log)
-        if following is None:
-            following = _with_less(attempt, faults, texts, last.log, device=False)
-        if following is None and texts.kept and _calls_undefined(attempt, last):
-            following = _alone(attempt, texts)
-        if following is None and texts.kept:
-            first_of_device = first_of_device or last
-            following = _with_less(attempt, faults, texts, first_of_device.log, device=True)
-        if following is None and texts.kept and diagnostics.speaks_of_assembler(last.log):
-            following = _alone(attempt, texts)
-        if following is None:
+        elif compiler.backend == "nvrtc" and not standard and diagnostics.misses_standard(last.log):
+            standard = True
+        elif not job.std and _may_be_language(last):
+            job, before = replace(job, std="c++20"), last
+        else:
             break
-        attempt = following
-    called = left_out.undefined(last.log, "", attempt.left_out)
-    if called is not None:
-        raise Refused(called[1].log, last.emptied, misses_standard=misses_standard)
-    if first_of_device is not None:
-        before, after = (set(diagnostics.faults(one.log)) for one in (first_of_device, last))
-        if not after <= before:  # what was left out is missed: its own errors are the cause
-            raise Refused(
-                first_of_device.log,
-                last.emptied,
-                misses_standard=misses_standard,
-                by_assembler=texts.by_assembler,
-                places=first_of_device.places,
-            )
-    raise last
+    raise before or last
 
 
-def _is_hopeless(compiler: Compiler, attempt: _Attempt, refused: Refused, texts: _Texts, *, standard: bool) -> bool:
-    """Whether a kernel that is asked for needs a namespace that is nowhere, for the headers are missing that have it.
-
-    One more compile tells, of what is left without all that uses it.
-    """
-    files = {"": attempt.source, **attempt.headers}
-    for name in diagnostics.unknown_spaces(refused.log) if attempt.emptied else ():
-        if name in texts.asked_for or not lacking.needs(name, texts.files.values(), texts.kept, texts.macros):
-            continue
-        texts.asked_for.add(name)
-        headers, source, line = lacking.asking(name, files, texts.macros)
-        try:
-            compiler.compile(replace(texts.job, names=()), source, headers, bare=True, standard=standard)
-        except UsageError:
-            continue
-        except Refused as answer:
-            found = diagnostics.faults(answer.log)
-            if any(fault.line == line and diagnostics.unknown_space(fault) == name for fault in found):
-                return True
-    return False
+def _checked(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Compiled:
+    """Compile a text; Refused also where what was made calls a function of which only the head was left."""
+    try:
+        compiled = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard)
+    except Refused as refused:
+        if text.bare and (log := _calls_host(refused.log, "", text, job)):
+            raise Refused(log) from None
+        if job.machine_code and diagnostics.assembler_lines(refused.log):
+            refused.places = functools.partial(_places, compiler, job, text, standard=standard)
+        raise
+    if text.bare and (log := _calls_host("", compiled.ptx, text, job)):
+        raise Refused(log)
+    return compiled
 
 
-def _places(compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Mapping[int, tuple[str, int]]:
-    """Return where in the source the lines of the PTX are that ptxas got of an attempt; empty where nobody knows."""
+def _calls_host(log: str, ptx: str, text: _Text, job: Job) -> str:
+    """Return a log that says which function of the host is called, where a log or PTX shows that one is; else ''."""
+    called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
+    for name in called:
+        known = readable(name).split("::")[-2:]
+        operators = [one for one in text.hosts if one.name.startswith("operator") and known == [name]]
+        host = next((one for one in text.hosts if one.name in known), operators[0] if operators else None)
+        if host is None:
+            continue  # declared so by the file itself: ptxas and the simulator refuse the call
+        said = f'calling the __host__ function "{host.name}" from device code is not allowed'
+        return f"{host.file or job.filename}({host.line}): error: {said}\n"
+    return ""
+
+
+def _may_be_language(refused: Refused) -> bool:
+    """Tell whether another version of C++ may mend a refusal: not where all of it is names that nobody declared, what
+    follows from them, and signs that are missing."""
+    undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
+    plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
+    of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
+    found = diagnostics.faults(refused.log)
+    if any(word in fault.shown for fault in found for word in (*_NEW_WORDS, "<=>", "explicit(")):
+        return True
+    if found and all(one.message.startswith("#error") and not of_language.search(one.message) for one in found):
+        return False
+    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in found)
+
+
+_NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
+
+
+def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
+    """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
     job = replace(job, machine_code=False)
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
     try:
-        ptx = compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard).ptx
+        ptx = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard).ptx
     except (CudabenchError, Refused):
         return {}
     return diagnostics.source_lines(ptx, job.filename)
 
 
-def _first(texts: _Texts) -> _Attempt:
-    """The first attempt: the file as it is, but where PyTorch's headers, which no toolkit has, are not there."""
-    job = texts.job
-    attempt = _Attempt(job.source, {}, bare=False)
-    absent = _absent(texts.files.values(), job, torch_headers.text)
-    if not absent:
-        return attempt
-    stubs = {name: torch_headers.text(name) for name in absent}
-    return replace(texts.hostless, headers={**texts.hostless.headers, **stubs}, emptied=tuple(absent))
+# The part that the asked kernels come to -----------------------------------------------------------------------------
 
 
-def _absent(texts: Iterable[str], job: Job, meant: Callable[[str], object]) -> list[str]:
-    """The headers of a kind that these texts include and that are in none of the job's folders."""
-    named = (name for text in texts for name in includes.named(text) if meant(name))
-    return [
-        name
-        for name in dict.fromkeys(named)
-        if not any(os.path.isfile(os.path.join(folder, name)) for folder in job.include_dirs)
-    ][: includes.MAX_HEADERS]
+def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
+    """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
+    included = includes.read(job)
+    beside = os.path.dirname(job.filename)
+    folder = beside if os.path.isdir(beside) else None
+    task = Task(job.filename, job.source, folder, job.include_dirs, job.defines, job.std or None)
+    number = re.sub(r"\D", "", job.arch)
+    front = f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {number}0\n"
+    front += f"#define __CUDA_ARCH_FEAT_SM{number}_ALL 1\n" if job.arch.endswith("a") else ""
+    front += "#define __CUDACC_RTC__ 1\n" if compiler.backend == "nvrtc" else ""
+    texts = [job.source, *included.texts.values()]
+    absent = [name for text in texts for name in includes.named(text) if stand_ins.text(name)]
+    front += "".join(f'#include "{path}"\n' for path in dict.fromkeys(map(stand_ins.path, absent)) if path)
+    kernels = {name for name in map(names.plain, job.names) if name}
+    words = {word for name in job.names for word in re.findall(r"[^\W\d]\w*", name)} - kernels
+    part = device_part(task, kernels, words, front)
+    if part is None:
+        return None
+    texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
+    paths = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
+    headers = {paths[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in paths}
+    missing = diagnostics.missing_headers(refused.log)
+    missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
+    missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
+    words |= {word for text in part.texts.values() for word in re.findall(r"[^\W\d]\w*", text)}
+    spaces = "".join(f"{stand_ins.space(name)}\n" for name in part.spaces)
+    stubs = {name: (stand_ins.text(name) or prelude.library_header(name, words)) + spaces for name in missing}
+    if compiler.backend == "nvrtc":
+        stubs = {**prelude.libraries(words), **stubs}
+    emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
+    hosts = tuple(replace(one, file=one.file and paths.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
+    return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
-def _nowhere(name: str) -> bool:
-    """Whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
+def _is_nowhere(name: str, backend: Backend) -> bool:
+    """Tell whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
-    try:
-        own = [nvrtc.load().headers]
-    except CudabenchError:
-        own = []
-    folders = [*own, toolkit.headers(), Path("/usr/include"), Path("/usr/local/include")]
+    folders = [toolkit.headers()]
+    with contextlib.suppress(CudabenchError):
+        folders.append(nvrtc.load().headers)
+    if backend == "nvcc":
+        folders += [Path("/usr/include"), Path("/usr/local/include"), *Path("/usr/lib/gcc").glob("*/*/include")]
     return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
-
-
-def _bare(attempt: _Attempt, refused: Refused, texts: _Texts) -> _Attempt | None:
-    """The second attempt: without the host's functions."""
-    if attempt.bare:
-        return None
-    hostless = texts.hostless
-    if hostless.headers or hostless.source != texts.job.source or diagnostics.speaks_of_host_code(refused.log):
-        return hostless
-    return None
-
-
-def _stand_in(name: str) -> str:
-    """Return what stands for a header that is nowhere: '' for one of which nothing is known."""
-    return vector_math.TEXT if Path(name).name in vector_math.HEADERS else torch_headers.text(name)
-
-
-def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | None:
-    """The next attempt where a header is missing: it is empty, or brings the types of CUDA's own that a library does.
-
-    Where the kernels compile so, only the host needed the rest.
-    """
-    missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
-    if missing:  # a compiler ends at the first one
-        beside = _absent([job.source, *attempt.headers.values()], job, _nowhere)
-        missing += [name for name in beside if name not in (*missing, *attempt.headers)]
-    if missing and len(attempt.emptied) < includes.MAX_HEADERS:
-        emptied = attempt.emptied + tuple(missing)
-        texts = {name: _stand_in(name) for name in missing}
-        emptied = tuple(name for name in emptied if Path(name).name not in vector_math.HEADERS)
-        return replace(attempt, headers={**attempt.headers, **texts}, emptied=emptied, bare=True)
-    empty = (name for name in attempt.emptied if not torch_headers.text(name))
-    stubs = [*empty, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
-    undefined = diagnostics.undefined_names(refused.log)
-    brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
-    if stubs and brought:
-        every = (*attempt.brought, *brought)
-        headers = {**attempt.headers, **{name: prelude.library_header(name, every) for name in stubs}}
-        return replace(attempt, headers=headers, brought=attempt.brought + tuple(brought), bare=True)
-    return None
-
-
-def _with_less(
-    attempt: _Attempt, faults: Sequence[diagnostics.Fault], texts: _Texts, log: str, *, device: bool
-) -> _Attempt | None:
-    """The next attempt, without the declarations that this one was refused for; None where it would be the same.
-
-    `log` is the refusal that a kernel gets which comes to one of them.
-    """
-    filename = texts.job.filename
-    own = [fault for fault in faults if diagnostics.users_path(fault.file, filename) == filename]
-    source, gone = without_faults(attempt.source, own, texts.macros, texts.kept, log, device=device)
-    headers = dict(attempt.headers)
-    for name in headers:
-        there = [fault for fault in faults if fault.file == name or fault.file.endswith("/" + name)]
-        headers[name], more = without_faults(headers[name], there, texts.macros, texts.kept, log, device=device)
-        gone += more
-    if source == attempt.source and headers == attempt.headers:
-        return None
-    return replace(attempt, source=source, headers=headers, bare=True, left_out=attempt.left_out + gone)
-
-
-def _with_plain_lambdas(attempt: _Attempt, refused: Refused) -> _Attempt | None:
-    """The next attempt where lambdas are refused for saying that they are the device's, too."""
-    if not diagnostics.speaks_of_lambdas(refused.log):
-        return None
-    headers = {name: without_lambdas_annotations(text) for name, text in attempt.headers.items()}
-    following = replace(attempt, source=without_lambdas_annotations(attempt.source), headers=headers)
-    return None if following == attempt else following
-
-
-def _calls_undefined(attempt: _Attempt, refused: Refused) -> bool:
-    """Whether a refusal is of calls of functions whose bodies are left out."""
-    missed = left_out.undefined(refused.log, "", attempt.left_out) is not None
-    return missed or any("was referenced but not defined" in one.message for one in diagnostics.faults(refused.log))
-
-
-def _alone(attempt: _Attempt, texts: _Texts) -> _Attempt | None:
-    """The next attempt, without the kernels that nobody asked for: ptxas refuses all for what one of them has."""
-    source = without_other_kernels(attempt.source, texts.macros, texts.kept)
-    own = {**texts.included.own, **attempt.headers}
-    headers = {name: without_other_kernels(text, texts.macros, texts.kept) for name, text in own.items()}
-    if source == attempt.source and headers == own:
-        return None
-    return replace(attempt, source=source, headers=attempt.headers if headers == own else headers)
 
 
 def _unchosen(log: str, job: Job) -> list[str]:
@@ -676,7 +423,7 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
     remedies = []
     if refused.emptied:
-        empty = [name for name in refused.emptied if not torch_headers.text(name)]
+        empty = [name for name in refused.emptied if not stand_ins.text(name)]
         names_of, what = (
             (empty, "taken as empty") if empty else (refused.emptied, "taken for what most kernels use of it")
         )

@@ -33,15 +33,7 @@ _HOST_FAULTS = (
     "is considered a host function",
     "not allowed in JIT mode",
     "not supported when compiling with NVRTC",
-)
-
-_NO_SPACE = 'name followed by "::" must be'
-# Names of the standard library that are types' properties, or small enough that kernels use them as they are.
-_NOT_OF_STANDARD = re.compile(r'namespace "std" has no member "(\w+)"')
-_OF_DEVICE = re.compile(
-    r"(is|add|remove|make|has)_\w+|(enable_if|conditional|decay|void|common_type|underlying_type|invoke_result)(_t)?"
-    r"|(true|false)_type|(bool|integral)_constant|conjunction|disjunction|negation|(index|integer)_sequence"
-    r"|numeric_limits|declval|forward|move|min|max|clamp|bit_cast|tuple|array|plus|minus|multiplies|less|greater"
+    'incomplete type "std::',
 )
 
 
@@ -61,21 +53,6 @@ def undefined_names(log: str) -> set[str]:
     for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
         found.update(re.findall(r"\w+", line))
     return found
-
-
-def unknown_spaces(log: str) -> list[str]:
-    """Return the names before a '::' that a refusal did not know."""
-    return list(dict.fromkeys(filter(None, map(unknown_space, faults(log)))))
-
-
-def unknown_space(fault: Fault) -> str:
-    """Return the name before a '::' that an error says is unknown, '' where it says none."""
-    undefined = re.match(r'identifier "(\w+)" is undefined', fault.message)
-    name = undefined[1] if undefined else ""
-    if fault.message.startswith(_NO_SPACE) and fault.column is not None:
-        word = re.compile(r"\w+").match(fault.shown, fault.column)
-        name = word[0] if word else ""
-    return name if name and re.search(rf"\b{name}\s*::", fault.shown) else ""
 
 
 @dataclass(frozen=True)
@@ -105,36 +82,9 @@ def faults(log: str) -> list[Fault]:
     return found
 
 
-def beside_device_standard(log: str) -> list[Fault] | None:
-    """Return the faults on other lines than those that miss names which the standard library has for kernels, too.
-
-    None where no such name is missed.
-    """
-    found = faults(log)
-    missed = {
-        one[1] for fault in found if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
-    }
-    if not missed:
-        return None
-    # Where a name was missed once, the compiler says of its next places what it makes of them without it.
-    named = re.compile(rf"\bstd\s*::\s*(?:{'|'.join(sorted(missed))})\b")
-    lines = {(fault.file, fault.line) for fault in found if named.search(fault.shown) or _missed_in(fault, missed)}
-    return [fault for fault in found if (fault.file, fault.line) not in lines]
-
-
-def _missed_in(fault: Fault, names: Collection[str]) -> bool:
-    one = _NOT_OF_STANDARD.match(fault.message)
-    return one is not None and one[1] in names
-
-
 def speaks_of_host_code(log: str) -> bool:
     """Tell whether a refusal is of host code."""
     return any(fault in log for fault in _HOST_FAULTS)
-
-
-def speaks_of_lambdas(log: str) -> bool:
-    """Tell whether a refusal is of a lambda that says where it runs."""
-    return "annotation on lambda" in log
 
 
 def of_a_toolkit(header: str) -> bool:

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cudabench import outputs
@@ -38,12 +38,14 @@ class Included:
     """The texts of the headers in a job's folders, by the name that an #include gives them.
 
     A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
-    own folders go. `foreign` are those of other projects (`third_party/glm`), which hold nothing of the user's.
+    own folders go. `foreign` are those of other projects (`third_party/glm`), which hold nothing of the user's. `paths`
+    has the file of each header's first name.
     """
 
     texts: dict[str, str]
     complete: bool
     foreign: frozenset[str] = frozenset()
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def own(self) -> dict[str, str]:
@@ -179,4 +181,4 @@ def read(job: Job) -> Included:
             found[name], names[real] = path, name
             waiting.append((texts[name], path.parent))
     foreign = frozenset(name for name, path in found.items() if _THIRD_PARTY.intersection(path.parent.parts))
-    return Included(texts, complete, foreign)
+    return Included(texts, complete, foreign, {name: found[name] for name in names.values()})

@@ -18,7 +18,6 @@ from pathlib import Path
 from cudabench import confined
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.toolchain import diagnostics, limits, names, outside, prelude, ptxas, toolkit
-from cudabench.toolchain.host_code import without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
 # Compiles a text, with folders for headers, to machine code for an architecture such as sm_90a:
@@ -54,14 +53,14 @@ def path() -> str:
     return nvcc
 
 
-_HEAP = re.compile(r"\bcuda(?:Malloc|Free)\b")
+_CALLS_HEAP = re.compile(r"(?:\.extern\s+\.func[^;]*|Unresolved extern function ')cuda(?:Malloc|Free)\b")
 
 
-def text(job: Job, source: str) -> str:
-    """Return what nvcc is given: the defines, the heap for kernels, the source, and a query for each name."""
+def text(job: Job, source: str, *, heap: bool = False) -> str:
+    """Return what nvcc is given: the defines, the heap where kernels call it, the source, a query for each name."""
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
-    heap = prelude.DEVICE_HEAP_OF_NVCC if _HEAP.search(without_host_code(source)) else ""
-    return f'{job.macros}{heap}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+    heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
+    return f'{job.macros}{heap_of_kernels}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,16 @@ class Nvcc:
             libraries = map(str, toolkit.of_device_libraries(source, *headers.values()))
             folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
             try:
-                if self.build is not None:
-                    absolute = list(map(os.path.abspath, folders))
-                    made = self.build(text(job, source), absolute, options, f"sm_{job.arch}")
-                    return _machine_code(job, made)
-                return _ptx(job, source, folders, options)
+                if self.build is None:
+                    return _ptx(job, source, folders, options)
+                absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
+                try:
+                    made = self.build(text(job, source), absolute, options, arch)
+                except Refused as refused:
+                    if not _CALLS_HEAP.search(refused.log):
+                        raise
+                    made = self.build(text(job, source, heap=True), absolute, options, arch)
+                return _machine_code(job, made)
             except Refused as refused:
                 _judge(refused.log, job)
                 log = _with_users_headers(refused.log, folder, headers, job)
@@ -111,10 +115,13 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
     nvcc = path()
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
-        cu.write_text(text(job, source), encoding="utf-8")
         command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *options, *(f"-I{one}" for one in folders)]
-        log = _run(command, job, str(cu))
-        ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
+        for heap in (False, True):
+            cu.write_text(text(job, source, heap=heap), encoding="utf-8")
+            log = _run(command, job, str(cu))
+            ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
+            if not _CALLS_HEAP.search(ptx):
+                break
         lowered = _lowered(job, names.entries_of_ptx(ptx))
         ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
         cubin, resources = None, {}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudabench import confined, interrupts
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
-from cudabench.toolchain import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, toolkit
+from cudabench.toolchain import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, stand_ins, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
 if TYPE_CHECKING:
@@ -270,7 +270,8 @@ class Nvrtc:
 
         def attempted(forward: bool, launch: str) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers}
-            texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + job.macros
+            types = stand_ins.read("standard_types.h") if bare else ""
+            texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
             if libraries and "curand.h" not in headers:
                 del texts["curand.h"]  # the real one is there
             if folder is not None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import older
+from cudabench.toolchain import stand_ins
 
 Backend = Literal["nvrtc", "nvcc"]
 LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
@@ -133,9 +133,9 @@ class Job:
     def macros(self) -> str:
         """The defines as text, to stand before the source but behind CUDA's headers, of which `-DT=float` breaks many.
 
-        As with -D, a bare name is 1. Before them stand the definitions of `older`, where it is set.
+        As with -D, a bare name is 1. Before them stands what CUDA took away from the language, where `older` is set.
         """
-        return (older.DEFINITIONS if self.older else "") + "".join(
+        return (stand_ins.removed() if self.older else "") + "".join(
             f"#define {name} {value or '1'}\n" for name, value in self.defines
         )
 
@@ -143,33 +143,22 @@ class Job:
 class Refused(Exception):
     """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
 
-    `emptied` are headers that were nowhere and taken as empty; `misses_standard` says that the standard library's
-    names were missed, `by_assembler` that an attempt got as far as ptxas, which refused it, `hopeless` that a kernel
-    itself needs what those headers declare. `places` gives the source's file and line by the line of the PTX that ptxas
-    refused.
+    `emptied` are headers that were nowhere and taken as empty; `of_host` says that host code was refused or a header
+    not found, `by_assembler` that it is ptxas' refusal. `places` gives the source's file and line by the line of the
+    PTX that ptxas refused.
     """
 
-    def __init__(
-        self,
-        log: str,
-        emptied: Sequence[str] = (),
-        *,
-        misses_standard: bool = False,
-        by_assembler: bool = False,
-        hopeless: bool = False,
-        places: Callable[[], Mapping[int, tuple[str, int]]] = dict,
-    ) -> None:
+    def __init__(self, log: str) -> None:
         super().__init__(log)
         self.log = log
-        self.emptied = tuple(emptied)
-        self.misses_standard = misses_standard
-        self.by_assembler = by_assembler
-        self.hopeless = hopeless
-        self.places = places
+        self.emptied: tuple[str, ...] = ()
+        self.of_host = False
+        self.by_assembler = False
+        self.places: Callable[[], Mapping[int, tuple[str, int]]] = dict
 
 
 class Compiler(Protocol):
-    """One compiler, as the rule for host code uses it (`compiler.compile_with`)."""
+    """One compiler, as the rule of `compiler` uses it."""
 
     @property
     def backend(self) -> Backend:

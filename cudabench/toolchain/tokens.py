@@ -1,14 +1,13 @@
-"""CUDA source text into tokens, comments and directives, and what the words of a declaration are put together from."""
+"""CUDA source text into tokens and directives, for the statements of a function, whose places no compiler tells."""
 
 from __future__ import annotations
 
 import functools
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise
-from typing import NamedTuple
 
 # A lexeme with the blanks behind it, so that what is found lies end to end: from its lengths follows where each starts.
 # Blanks before a directive are none of these: they are its own, as it begins with its line.
@@ -28,17 +27,7 @@ _LEXEME, _LEXEME_OR_RAW = (
 )
 _WITH_BLANKS = re.compile(f"{_REMARK} | {_QUOTED}", _FLAGS)
 _COMMENT = ("//", "/*")
-_NAME = re.compile(r"[^\W\d]\w*")
 _LARGE, _HUGE = 1 << 18, 1 << 22  # characters of a text: of few such the tokens are kept, and of none
-_BRACKETS = {"(": ")", "[": "]", "{": "}"}
-
-
-class Comment(NamedTuple):
-    """A comment with its span in the text."""
-
-    text: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -53,11 +42,10 @@ class Directive:
 
 @dataclass(frozen=True)
 class _Lexed:
-    """A text's tokens, each with its start, its comments and its directives; not to be changed."""
+    """A text's tokens, each with its start, and its directives; not to be changed."""
 
     words: list[str]
     starts: list[int]
-    comments: list[Comment]
     directives: list[Directive]
 
     @functools.cached_property
@@ -82,9 +70,9 @@ def _chunks(text: str) -> list[str]:
     return [match[0] for match in _LEXEME_OR_RAW.finditer(text)] if 'R"' in text else _LEXEME.findall(text)
 
 
-@functools.lru_cache(maxsize=128)  # a header is read for each of what is left out of it
+@functools.lru_cache(maxsize=128)
 def _lexed(text: str) -> _Lexed:
-    """Cut a text into tokens, comments and directives."""
+    """Cut a text into tokens and directives."""
     return _cut(text)
 
 
@@ -95,7 +83,6 @@ def _cut(text: str) -> _Lexed:
     chunks = _chunks(text)
     starts = list(accumulate(map(len, chunks), initial=0))
     words = list(map(str.rstrip, chunks))
-    comments: list[Comment] = []
     directives: list[Directive] = []
     # All else is a token as it is.
     special = {one for one in set(words) if one[:1] in ("", "#", '"', "'", " ", "\t") or one.startswith(_COMMENT)}
@@ -105,19 +92,16 @@ def _cut(text: str) -> _Lexed:
         if word[:1] in ('"', "'"):
             words[at] = _without_blanks(chunks[at])
             continue
-        if word.startswith(_COMMENT):
-            word = _without_blanks(chunks[at])
-            comments.append(Comment(word, start, start + len(word)))
-        elif word and (word[0] != "#" or start == 0 or text[start - 1] == "\n"):
+        if not word.startswith(_COMMENT) and word and (word[0] != "#" or start == 0 or text[start - 1] == "\n"):
             directives.append(_directive(chunks[at], start))
-        elif word:
+        elif word and not word.startswith(_COMMENT):
             continue  # a '#' within a line
         kept[at] = 0
-    return _Lexed(list(compress(words, kept)), list(compress(starts, kept)), comments, directives)
+    return _Lexed(list(compress(words, kept)), list(compress(starts, kept)), directives)
 
 
 def _without_blanks(chunk: str) -> str:
-    """A comment, a string or a character without the blanks behind it; one that is not closed ends with its own."""
+    """A string or a character without the blanks behind it; one that is not closed ends with its own."""
     match = _WITH_BLANKS.match(chunk)
     assert match is not None
     return match[0]
@@ -141,17 +125,13 @@ class Scan:
         lexed = _lexed if len(text) <= _LARGE else _lexed_large if len(text) <= _HUGE else _lexed.__wrapped__
         self._lexed = lexed(text)
         self.words, self.starts = list(self._lexed.words), list(self._lexed.starts)
-        self.comments, self.directives = self._lexed.comments, self._lexed.directives
+        self.directives = self._lexed.directives
         self._closings: dict[int, int] | None = None
 
     @functools.cached_property
     def line_starts(self) -> list[int]:
         """Where the lines of the text begin."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
-
-    def end(self, index: int) -> int:
-        """Where a token ends in the text."""
-        return self.starts[index] + len(self.words[index])
 
     def hidden_spans(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.
@@ -189,116 +169,9 @@ class Scan:
                 del self.words[first:last], self.starts[first:last]
                 self._closings = None
 
-    def head(self, position: int) -> tuple[list[str], int]:
-        """The words of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
-        depth = 0
-        for index in range(position, len(self.words)):
-            word = self.words[index]
-            if word in "([":
-                depth += 1
-            elif word in ")]":
-                depth = max(depth - 1, 0)
-            elif depth == 0 and word in ("{", "}", ";"):
-                return self.words[position:index], index
-        return self.words[position:], len(self.words)
-
     def matching(self, position: int) -> int:
         """The index of the brace that closes the one at `position`, or the last token where the file ends before."""
         if self._closings is None:
             whole = len(self.words) == len(self._lexed.words)
             self._closings = self._lexed.closings if whole else _closings(self.words)
         return self._closings.get(position, len(self.words) - 1)
-
-    def is_label(self, position: int) -> bool:
-        """Whether `public:` or the like stands here."""
-        words = self.words[position : position + 2]
-        return words[1:] == [":"] and words[0] in ("public", "protected", "private")
-
-
-def opens_scope(words: Sequence[str]) -> bool:
-    """Return whether the words before a brace open a namespace or an `extern "C"`."""
-    if list(words) == ["extern", '"C"'] or list(words) == ["extern", '"C++"']:
-        return True
-    return words[:1] == ["namespace"] or words[:2] == ["inline", "namespace"]
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
-
-
-def words_of(text: str) -> list[str]:
-    """Return the lexemes of a text, comments left out."""
-    words: list[str] = []
-    begins_line = True
-    for chunk in _chunks(text):
-        word = chunk.rstrip()
-        if word and not word.startswith(_COMMENT):
-            directive = word.lstrip()[0] == "#" and begins_line
-            words.append(chunk if directive else _without_blanks(chunk) if word[0] in ('"', "'") else word)
-        begins_line = chunk[-1] == "\n"
-    return words
-
-
-def is_name(word: str) -> bool:
-    """Return whether a lexeme is a name or a keyword."""
-    return _NAME.fullmatch(word) is not None
-
-
-def spell(words: Iterable[str]) -> str:
-    """Words in one spelling: a space between names and behind commas, none elsewhere."""
-    text = ""
-    for word in words:
-        gap = text[-1:].isalnum() or text[-1:] in ("_", ">")
-        if text and (text[-1] == "," or (gap and (word[0].isalnum() or word[0] in "_("))):
-            text += " "
-        text += word
-    return text
-
-
-def split(words: Sequence[str], separator: str) -> list[list[str]]:
-    """Split at separators outside all brackets, angle ones included; a shift opens none."""
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for index, word in enumerate(words):
-        shift = word == "<" and "<" in (*words[max(index - 1, 0) : index], *words[index + 1 : index + 2])
-        if word in ("(", "[", "{", "<") and not shift:
-            depth += 1
-        elif word in (")", "]", "}", ">") and depth > 0:
-            depth -= 1
-        if word == separator and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return parts
-
-
-def closing_bracket(words: Sequence[str], position: int) -> int:
-    """The index of what closes the bracket at `position`, or of the last word where nothing does."""
-    opening, closing, depth = words[position], _BRACKETS[words[position]], 0
-    for index in range(position, len(words)):
-        depth += (words[index] == opening) - (words[index] == closing)
-        if depth == 0:
-            return index
-    return len(words) - 1
-
-
-def closing_angle(words: Sequence[str], position: int) -> int:
-    """The '>' that closes the '<' at `position`; comparisons of a default stand in brackets, as C++ demands."""
-    depth, index = 0, position
-    while index < len(words):
-        if words[index] in _BRACKETS:
-            index = closing_bracket(words, index)
-        depth += {"<": 1, ">": -1}.get(words[index], 0)
-        if depth == 0:
-            return index
-        index += 1
-    return len(words) - 1
-
-
-def opening_angle(words: Sequence[str], position: int) -> int:
-    """The index of the '<' that the '>' at `position` closes, or 0 where there is none."""
-    depth = 0
-    for index in range(position, -1, -1):
-        depth += {">": 1, "<": -1}.get(words[index], 0)
-        if depth == 0:
-            return index
-    return 0

@@ -6,15 +6,15 @@
 
 class Polynomial {
   public:
-    explicit Polynomial(std::vector<float> coefficients) : host(std::move(coefficients)) {
-        cudaMalloc(&device, host.size() * sizeof(float));
+    explicit Polynomial(std::vector<float> coefficients) : host(new std::vector<float>(std::move(coefficients))) {
+        cudaMalloc(&device, host->size() * sizeof(float));
     }
     ~Polynomial() { cudaFree(device); }
     std::shared_ptr<Polynomial> copy() const;
     __device__ static float at(float x) { return x * x + 1.0f; }
 
   private:
-    std::vector<float> host;
+    std::vector<float> *host;
     float *device;
 };
 

@@ -1,60 +1,9 @@
-"""What kernels use of PyTorch's C++ headers, for files that include them where PyTorch is not installed.
-
-A kernel of an extension needs little of them: a tensor's packed accessors, the 16-bit types, the type to compute in,
-macros in a kernel's head. All else is for the host, which a kernel does not need. Names, members and rounding are those
-of PyTorch's own headers: an operation on two 16-bit numbers is done in float and rounded once.
-"""
-
-from __future__ import annotations
-
-import re
-
-_NAME = re.compile(r"(?:torch|ATen|c10)/.+\.(?:h|cuh|hpp)|THC/.+\.(?:h|cuh)|pybind11/.+\.h")
-
-_ARITHMETIC = "".join(
-    f"__host__ __device__ inline {kind} operator{sign}({kind} a, {kind} b) {{ return (float)a {sign} (float)b; }}\n"
-    f"__host__ __device__ inline float operator{sign}({kind} a, float b) {{ return (float)a {sign} b; }}\n"
-    f"__host__ __device__ inline float operator{sign}(float a, {kind} b) {{ return a {sign} (float)b; }}\n"
-    f"__host__ __device__ inline double operator{sign}({kind} a, double b) {{ return (double)(float)a {sign} b; }}\n"
-    f"__host__ __device__ inline double operator{sign}(double a, {kind} b) {{ return a {sign} (double)(float)b; }}\n"
-    + "".join(
-        f"__host__ __device__ inline {kind} operator{sign}({kind} a, {whole} b) {{ return a {sign} {kind}(b); }}\n"
-        f"__host__ __device__ inline {kind} operator{sign}({whole} a, {kind} b) {{ return {kind}(a) {sign} b; }}\n"
-        for whole in ("int", "long long", "long")
-    )
-    + f"__host__ __device__ inline {kind} &operator{sign}=({kind} &a, {kind} b) {{ return a = a {sign} b; }}\n"
-    f"__host__ __device__ inline float &operator{sign}=(float &a, {kind} b) {{ return a = a {sign} (float)b; }}\n"
-    for kind in ("Half", "BFloat16")
-    for sign in "+-*/"
-) + "".join(
-    f"__host__ __device__ inline bool operator{sign}({kind} a, {kind} b) {{ return (float)a {sign} (float)b; }}\n"
-    for kind in ("Half", "BFloat16")
-    for sign in ("<", ">", "<=", ">=", "==", "!=")
-)
-
-_TYPE = """
-struct alignas(2) KIND {
-    unsigned short x;
-    struct from_bits_t {};
-    __host__ __device__ static constexpr from_bits_t from_bits() { return from_bits_t(); }
-    KIND() = default;
-    __host__ __device__ constexpr KIND(unsigned short bits, from_bits_t) : x(bits) {}
-    __host__ __device__ inline KIND(float value) : x(BITS(NARROW(value))) {}
-    __host__ __device__ inline operator float() const { return WIDE(OF_BITS(x)); }
-    __host__ __device__ inline KIND(const NATIVE &value) : x(BITS(value)) {}
-    __host__ __device__ inline explicit operator NATIVE() const { return OF_BITS(x); }
-    __host__ __device__ inline KIND operator-() const { return KIND((unsigned short)(x ^ 0x8000), from_bits()); }
-};
-"""
-
-
-def _type(kind: str, native: str, to_bits: str, of_bits: str, narrow: str, wide: str) -> str:
-    words = {"KIND": kind, "NATIVE": native, "OF_BITS": of_bits, "BITS": to_bits, "NARROW": narrow, "WIDE": wide}
-    return re.sub(r"\b(KIND|NATIVE|OF_BITS|BITS|NARROW|WIDE)\b", lambda match: words[match[0]], _TYPE)
-
-
-_TEXT = (
-    """#ifndef CUDABENCH_TORCH_HEADERS
+// What kernels use of PyTorch's C++ headers, for files that include them where PyTorch is not installed.
+//
+// A kernel of an extension needs little of them: a tensor's packed accessors, the 16-bit types, the type to compute in,
+// macros in a kernel's head. All else is for the host, which a kernel does not need. Names, members and rounding are
+// those of PyTorch's own headers: an operation on two 16-bit numbers is done in float and rounded once.
+#ifndef CUDABENCH_TORCH_HEADERS
 #define CUDABENCH_TORCH_HEADERS
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -71,27 +20,78 @@ _TEXT = (
 #define C10_LAUNCH_BOUNDS_2(threads, blocks) __launch_bounds__(threads, blocks)
 #define C10_RESTRICT __restrict__
 #define CUDA_KERNEL_ASSERT(condition) assert(condition)
-#define CUDA_KERNEL_LOOP_TYPE(i, n, index_type) \\
-    for (long long i##_cudabench_next = (long long)blockIdx.x * blockDim.x + threadIdx.x, i##_cudabench_step = \\
-             (long long)blockDim.x * gridDim.x, i##_cudabench_once = 1; i##_cudabench_once; i##_cudabench_once = 0) \\
-        for (index_type i = i##_cudabench_next; i##_cudabench_next < (n); \\
+#define CUDA_KERNEL_LOOP_TYPE(i, n, index_type) \
+    for (long long i##_cudabench_next = (long long)blockIdx.x * blockDim.x + threadIdx.x, i##_cudabench_step = \
+             (long long)blockDim.x * gridDim.x, i##_cudabench_once = 1; i##_cudabench_once; i##_cudabench_once = 0) \
+        for (index_type i = i##_cudabench_next; i##_cudabench_next < (n); \
              i##_cudabench_next += i##_cudabench_step, i = i##_cudabench_next)
 #define CUDA_KERNEL_LOOP(i, n) CUDA_KERNEL_LOOP_TYPE(i, n, int)
 #endif
 
 namespace c10 {
-"""
-    + _type("Half", "__half", "__half_as_ushort", "__ushort_as_half", "__float2half_rn", "__half2float")
-    + _type(
-        "BFloat16",
-        "__nv_bfloat16",
-        "__bfloat16_as_ushort",
-        "__ushort_as_bfloat16",
-        "__float2bfloat16_rn",
-        "__bfloat162float",
-    )
-    + _ARITHMETIC
-    + """
+
+#define CUDABENCH_TYPE(KIND, NATIVE, BITS, OF_BITS, NARROW, WIDE) \
+    struct alignas(2) KIND { \
+        unsigned short x; \
+        struct from_bits_t {}; \
+        __host__ __device__ static constexpr from_bits_t from_bits() { return from_bits_t(); } \
+        KIND() = default; \
+        __host__ __device__ constexpr KIND(unsigned short bits, from_bits_t) : x(bits) {} \
+        __host__ __device__ inline KIND(float value) : x(BITS(NARROW(value))) {} \
+        __host__ __device__ inline operator float() const { return WIDE(OF_BITS(x)); } \
+        __host__ __device__ inline KIND(const NATIVE &value) : x(BITS(value)) {} \
+        __host__ __device__ inline explicit operator NATIVE() const { return OF_BITS(x); } \
+        __host__ __device__ inline KIND operator-() const { return KIND((unsigned short)(x ^ 0x8000), from_bits()); } \
+    };
+CUDABENCH_TYPE(Half, __half, __half_as_ushort, __ushort_as_half, __float2half_rn, __half2float)
+CUDABENCH_TYPE(BFloat16, __nv_bfloat16, __bfloat16_as_ushort, __ushort_as_bfloat16, __float2bfloat16_rn,
+               __bfloat162float)
+#undef CUDABENCH_TYPE
+
+#define CUDABENCH_WHOLE(KIND, SIGN, WHOLE) \
+    __host__ __device__ inline KIND operator SIGN(KIND a, WHOLE b) { return a SIGN KIND(b); } \
+    __host__ __device__ inline KIND operator SIGN(WHOLE a, KIND b) { return KIND(a) SIGN b; }
+#define CUDABENCH_ARITHMETIC(KIND, SIGN) \
+    __host__ __device__ inline KIND operator SIGN(KIND a, KIND b) { return (float)a SIGN (float)b; } \
+    __host__ __device__ inline float operator SIGN(KIND a, float b) { return (float)a SIGN b; } \
+    __host__ __device__ inline float operator SIGN(float a, KIND b) { return a SIGN (float)b; } \
+    __host__ __device__ inline double operator SIGN(KIND a, double b) { return (double)(float)a SIGN b; } \
+    __host__ __device__ inline double operator SIGN(double a, KIND b) { return a SIGN (double)(float)b; } \
+    CUDABENCH_WHOLE(KIND, SIGN, int) \
+    CUDABENCH_WHOLE(KIND, SIGN, long long) \
+    CUDABENCH_WHOLE(KIND, SIGN, long)
+#define CUDABENCH_ASSIGNMENT(KIND, ASSIGN, SIGN) \
+    __host__ __device__ inline KIND &operator ASSIGN(KIND &a, KIND b) { return a = a SIGN b; } \
+    __host__ __device__ inline float &operator ASSIGN(float &a, KIND b) { return a = a SIGN (float)b; }
+#define CUDABENCH_COMPARISON(KIND, SIGN) \
+    __host__ __device__ inline bool operator SIGN(KIND a, KIND b) { return (float)a SIGN (float)b; }
+#define CUDABENCH_OPERATORS(KIND) \
+    CUDABENCH_ARITHMETIC(KIND, +) \
+    CUDABENCH_ASSIGNMENT(KIND, +=, +) \
+    CUDABENCH_ARITHMETIC(KIND, -) \
+    CUDABENCH_ASSIGNMENT(KIND, -=, -) \
+    CUDABENCH_ARITHMETIC(KIND, *) \
+    CUDABENCH_ASSIGNMENT(KIND, *=, *) \
+    CUDABENCH_ARITHMETIC(KIND, /) \
+    CUDABENCH_ASSIGNMENT(KIND, /=, /)
+#define CUDABENCH_COMPARISONS(KIND) \
+    CUDABENCH_COMPARISON(KIND, <) \
+    CUDABENCH_COMPARISON(KIND, >) \
+    CUDABENCH_COMPARISON(KIND, <=) \
+    CUDABENCH_COMPARISON(KIND, >=) \
+    CUDABENCH_COMPARISON(KIND, ==) \
+    CUDABENCH_COMPARISON(KIND, !=)
+CUDABENCH_OPERATORS(Half)
+CUDABENCH_OPERATORS(BFloat16)
+CUDABENCH_COMPARISONS(Half)
+CUDABENCH_COMPARISONS(BFloat16)
+#undef CUDABENCH_WHOLE
+#undef CUDABENCH_ARITHMETIC
+#undef CUDABENCH_ASSIGNMENT
+#undef CUDABENCH_COMPARISON
+#undef CUDABENCH_OPERATORS
+#undef CUDABENCH_COMPARISONS
+
 }  // namespace c10
 
 namespace at {
@@ -198,21 +198,19 @@ __device__ inline c10::BFloat16 gpuAtomicAdd(c10::BFloat16 *address, c10::BFloat
     return c10::BFloat16(atomicAdd(reinterpret_cast<__nv_bfloat16 *>(address), (__nv_bfloat16)value));
 }
 template <typename T> __device__ inline void gpuAtomicAddNoReturn(T *address, T value) { gpuAtomicAdd(address, value); }
-"""
-    + "".join(
-        f"template <typename T>\n__device__ inline T WARP_SHFL{name.upper()}(T value, {kind} by, int width = warpSize, "
-        f"unsigned mask = 0xffffffff) {{\n    return __shfl{name}_sync(mask, value, by, width);\n}}\n"
-        for name, kind in (("", "int"), ("_xor", "int"), ("_up", "unsigned"), ("_down", "unsigned"))
-    )
-    + """
+
+#define CUDABENCH_SHUFFLE(NAME, SHUFFLE, KIND) \
+    template <typename T> \
+    __device__ inline T NAME(T value, KIND by, int width = warpSize, unsigned mask = 0xffffffff) { \
+        return SHUFFLE(mask, value, by, width); \
+    }
+CUDABENCH_SHUFFLE(WARP_SHFL, __shfl_sync, int)
+CUDABENCH_SHUFFLE(WARP_SHFL_XOR, __shfl_xor_sync, int)
+CUDABENCH_SHUFFLE(WARP_SHFL_UP, __shfl_up_sync, unsigned)
+CUDABENCH_SHUFFLE(WARP_SHFL_DOWN, __shfl_down_sync, unsigned)
+#undef CUDABENCH_SHUFFLE
+
 __device__ __forceinline__ unsigned WARP_BALLOT(int predicate, unsigned mask = 0xffffffff) {
     return __ballot_sync(mask, predicate);
 }
 #endif
-"""
-)
-
-
-def text(header: str) -> str:
-    """Return what stands for a header that is nowhere: that of PyTorch's that a kernel can use, else nothing."""
-    return _TEXT if _NAME.fullmatch(header) else ""

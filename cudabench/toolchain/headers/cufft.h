@@ -1,0 +1,7 @@
+// What kernels use of cuFFT's header (cuFFT API reference, cuFFT types).
+#pragma once
+#include <cuComplex.h>
+typedef float cufftReal;
+typedef double cufftDoubleReal;
+typedef cuComplex cufftComplex;
+typedef cuDoubleComplex cufftDoubleComplex;
