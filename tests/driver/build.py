@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 HERE = Path(__file__).parent
 # What this project's own GPU path asks the driver for stands in driver.cpp whole.
-DEFINED = re.compile(r"^CALL(?:_ANYTIME)?\((cu\w+)", re.M)
+DEFINED = re.compile(r"^CALL(?:_\w+)?\((cu\w+)", re.M)
 
 
 def pycuda_calls() -> set[str]:
