@@ -26,7 +26,6 @@ from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import (
     CudabenchError,
     DeviceUnusable,
-    OutOfMemory,
     UnsupportedFeature,
     UsageError,
 )
@@ -163,8 +162,6 @@ class GpuRun(RunContext):
             if self.settings.cpu:
                 self.measure_cpu()
             return self._measure(case, blank)
-        except OutOfMemory:
-            raise
         except UnsupportedFeature as error:
             if case.named:
                 raise
