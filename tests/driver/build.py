@@ -25,7 +25,9 @@ def pycuda_calls() -> set[str]:
     assert package.origin is not None
     (extension,) = Path(package.origin).parent.glob("_driver*.so")
     with extension.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        section = ELFFile(file).get_section_by_name(".dynsym")
+        assert section is not None
+        symbols = section.iter_symbols()  # type: ignore[attr-defined]
         return {one.name for one in symbols if one.name.startswith("cu") and one["st_shndx"] == "SHN_UNDEF"}
 
 

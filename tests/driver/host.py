@@ -229,7 +229,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
         return 0
     linear = textures.ResourceDescriptor.from_address(resource).of.linear
     dtype = next(name for name, number in cuda_arrays.FORMATS.items() if number == linear.format)
-    flat = np.frombuffer((ctypes.c_uint8 * nbytes).from_address(host), dtype)
+    flat = _memory(host, nbytes).view(dtype)
     sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
     shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
     about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & cuda_arrays.LAYERED)}
@@ -297,7 +297,12 @@ def _place_memories(space: Any) -> None:
     for slot, host, size in zip(slots, hosts, sizes, strict=True):
         if slot < len(space.slots) and space.slots[slot].base:
             continue  # a variable of the module itself
-        space.put(slot, f"allocation {slot}", np.frombuffer((ctypes.c_uint8 * size).from_address(host), np.uint8))
+        space.put(slot, f"allocation {slot}", _memory(host, size))
+
+
+def _memory(host: int, nbytes: int) -> Any:
+    """Return bytes of the host's memory as an array."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(host))
 
 
 def _failed(status: int, error: BaseException) -> int:
@@ -322,7 +327,7 @@ def _called(function: Callable[..., int]) -> Callable[..., int]:
 
 
 _P = ctypes.POINTER
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
     "load": (load, (c_int, c_void_p, c_size_t, c_int, _P(c_int))),
     "unload": (unload, (c_int,)),
     "find": (find, (c_int, c_char_p, _P(Function))),
