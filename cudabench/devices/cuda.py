@@ -451,9 +451,9 @@ class CudaDevice:
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
         objects = objects_of(self._cuda, (a for launch in launches for a in launch.arguments), pointers, self._arrays)
-        maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
+        maps = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, TensorMap))
         encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
-        tables = {a for launch in launches for a in launch.arguments if isinstance(a, Rows)}
+        tables = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, Rows))
         encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
         calls = []
         for launch in launches:
