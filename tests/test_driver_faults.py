@@ -104,7 +104,7 @@ def test_faults_cost_their_kernel(faulty: Runner) -> None:
         ("says", "ok", ""),
     ]
     assert ran.code == 1
-    assert "Failed: far" in ran.err or "far failed: CUDA failed while running far" in ran.out
+    assert "far failed: CUDA failed while running far: an illegal memory access" in one_line(ran.out)
     assert "three" in ran.out + ran.err
     assert "Traceback" not in ran.err
 
