@@ -60,14 +60,15 @@ class Cheat:
         return set(self.heads.get("honest-may", "").split())
 
     def words(self, device: str, *, honest: bool = False, fuzzed: bool = False) -> list[str]:
-        """Return the command line for 'gpu' or 'sim'."""
+        """Return the command line for 'gpu' or 'sim', or for 'driver': a GPU whose launches are simulated, at the
+        simulator's sizes."""
         text = self.heads["run"]
         if "size" in self.heads:
             sizes = dict(pair.split("=") for pair in self.heads["size"].split())
-            text = text.replace("{size}", sizes[device])
+            text = text.replace("{size}", sizes["gpu" if device == "gpu" else "sim"])
         operation, *options = shlex.split(text)
         file = [str(self.path)] if operation == "run" else ["--source", str(self.path)]
-        words = [operation, *file, *options, "--device", "cuda" if device == "gpu" else "sim"]
+        words = [operation, *file, *options, "--device", "sim" if device == "sim" else "cuda"]
         words += ["--no-cpu", "--json", "-", *(["-D", "HONEST"] if honest else [])]
         return words + (["--fuzz", self.heads["fuzz"]] if fuzzed and "fuzz" in self.heads else [])
 
@@ -285,7 +286,7 @@ extern "C" __global__ void heir(int n, const float *x, float *y)
 """
 BOTH = ("-k", "honest", "-k", "heir", "--grid", "64", "--block", "1024", "--arg", "n=65536", "--no-cpu", "--json", "-")
 ARRAYS = ("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--expect", "y=2*x")
-WHERE = ["sim", pytest.param("cuda", marks=pytest.mark.gpu)]
+WHERE = ["sim", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.driver])]
 
 
 @pytest.mark.parametrize("device", WHERE)
@@ -307,17 +308,50 @@ def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner
 )
 def test_measured(cheat: Cheat, cache: str, cudabench: Runner) -> None:
     """Each cheat is refused, named, or as slow as its twin; the twin is right and nothing is said of it."""
-    timing = ("--cache", cache, "--min-time", "0.2")
-    honest = cudabench(*cheat.words("gpu", honest=True), *timing)
+    hold_up(cheat, "gpu", cudabench, "--cache", cache, "--min-time", "0.2")
+
+
+def hold_up(cheat: Cheat, device: str, cudabench: Runner, *timing: str) -> None:
+    """Measure a cheat and its twin, and hold what is said of either against the head of the file."""
+    honest = cudabench(*cheat.words(device, honest=True), *timing)
     twin = results(honest)
     assert (honest.code, twin.get("status")) == (0, "ok"), story(honest, twin)
     assert unfounded(cheat, honest, twin) == []
-    ran = cudabench(*cheat.words("gpu", fuzzed=True), *timing)
+    ran = cudabench(*cheat.words(device, fuzzed=True), *timing)
     result = results(ran)
     median = twin["time"]["median_s"]
     assert any(all(holds(word, ran, result, median) for word in all_of) for all_of in cheat.expected("gpu")), (
         f"twin's median {median}; {story(ran, result)}"
     )
+
+
+# What only a card can show: the simulator's clock begins anew in each launch, all its blocks are of one multiprocessor,
+# and no time is too short for what was computed.
+OF_A_CARD = {"lottery_clock", "lottery_globaltimer", "noisy_lottery", "smid_idle", "pi_closed_form"}
+# One of each kind; the others take minutes.
+OF_EACH_KIND = {
+    "before_copy-cold", "evict_last-cold", "guard_jump-cold", "infinite_output-cold", "input_mark-hot",
+    "key_of_poison-cold", "neighbour_row-cold", "one_in_four-cold", "poison_teller-hot", "state_static_local-cold",
+    "table-cold", "tf32_matmul-cold",
+}  # fmt: skip
+SIMULATED = [
+    pytest.param(
+        cheat,
+        cache,
+        id=f"{cheat.name}-{cache}",
+        marks=[] if f"{cheat.name}-{cache}" in OF_EACH_KIND else pytest.mark.slow,
+    )
+    for cheat in CHEATS
+    if cheat.name not in OF_A_CARD
+    for cache in cheat.caches
+]
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(("cheat", "cache"), SIMULATED)
+def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudabench: Runner) -> None:
+    """The rules that catch a cheat on a GPU catch it where the GPU's launches are simulated, at small sizes."""
+    hold_up(cheat, "driver", cudabench, "--cache", cache, "--min-time", "0", "--max-time", "0.4")
 
 
 # Variables that do not begin at multiples of 16 bytes, which ptxas packs behind each other, and constant memory.
@@ -341,6 +375,7 @@ extern "C" __global__ void twice(int n, const float *x, float *y)
 
 
 @pytest.mark.gpu
+@pytest.mark.driver
 def test_variables_at_any_address(cudabench: Runner) -> None:
     """A right kernel whose variables lie at odd addresses is right; it changes none, and nothing is said of them."""
     Path("odd.cu").write_text(ODD)

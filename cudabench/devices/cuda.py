@@ -68,13 +68,14 @@ class Module:
     def resources(self, name: str) -> Resources:
         """Return what a kernel needs, by the driver; spills and barriers it does not tell."""
         function = self.function(name)
-        return Resources(
-            registers=function.num_regs,
-            shared_bytes=function.shared_size_bytes,
-            local_bytes=function.local_size_bytes,
-            constant_bytes=function.const_size_bytes,
-            max_threads=function.max_threads_per_block,
-        )
+        with translated(f"asking what kernel '{name}' needs"):
+            return Resources(
+                registers=function.num_regs,
+                shared_bytes=function.shared_size_bytes,
+                local_bytes=function.local_size_bytes,
+                constant_bytes=function.const_size_bytes,
+                max_threads=function.max_threads_per_block,
+            )
 
     def set_constant(self, name: str, content: bytes) -> None:
         """Write a `__constant__` variable. One that no kernel of the module reads is not there and is left alone.
@@ -95,7 +96,9 @@ class Module:
 
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
-        return int(self.function(name).max_threads_per_block)
+        function = self.function(name)
+        with translated(f"asking what kernel '{name}' needs"):
+            return int(function.max_threads_per_block)
 
 
 def packing(arguments: Sequence[Any]) -> list[Any]:
@@ -131,17 +134,19 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 
 class Queued:
-    """Work that queues launches on the stream, how many, and the surfaces that they read and write: arrays that the
-    buffers are copied to before and from after them, which is not their work."""
+    """Work that queues launches on the stream, what it does, how many launches, and the surfaces that they read and
+    write: arrays that the buffers are copied to before and from after them, which is not their work."""
 
-    def __init__(self, queue: Work, launches: int = 1, surfaces: Sequence[SurfaceObject] = ()) -> None:
+    def __init__(self, queue: Work, doing: str, launches: int = 1, surfaces: Sequence[SurfaceObject] = ()) -> None:
         self.queue = queue
+        self.doing = doing
         self.launches = launches
         self.surfaces = surfaces
 
     def __call__(self) -> None:
         """Queue."""
-        self.queue()
+        with translated(self.doing):
+            self.queue()
 
 
 def _surfaces(works: Sequence[Work]) -> list[SurfaceObject]:
@@ -150,14 +155,14 @@ def _surfaces(works: Sequence[Work]) -> list[SurfaceObject]:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn PyCUDA's errors into cudabench's, with what was being done."""
+def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[None]:
+    """Turn PyCUDA's errors into cudabench's, with what was being done and what helps where memory is short."""
     import pycuda.driver as driver
 
     try:
         yield
     except driver.MemoryError as error:
-        raise OutOfMemory(f"The GPU ran out of memory while {doing}; use a smaller --size.") from error
+        raise OutOfMemory(f"The GPU ran out of memory while {doing}; {no_memory}.") from error
     except driver.Error as error:
         raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
 
@@ -174,8 +179,10 @@ def _instead(module: Any, name: str, function: Any) -> Iterator[None]:
 
 
 def _plain(message: str) -> str:
-    """Return PyCUDA's message without its call name: 'an illegal memory access was encountered'."""
-    return message.split(": ", 1)[-1].split(" -- ")[0].strip().rstrip(".")
+    """Return PyCUDA's message without its call name, and without the log of a driver that wrote none: 'an illegal
+    memory access was encountered'."""
+    told = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
+    return told.strip().removesuffix(" -").rstrip(".")
 
 
 class CudaDevice:
@@ -187,7 +194,8 @@ class CudaDevice:
         import pycuda.driver as driver
 
         self._driver = driver
-        with translated("starting"):
+        elsewhere = "end what else takes its memory, as nvidia-smi lists it"
+        with translated("starting", elsewhere):
             driver.init()
             self.info = probe.gpu(index)
             device = driver.Device(index)
@@ -214,7 +222,7 @@ class CudaDevice:
         self._key = int.from_bytes(os.urandom(8), "little")
         self._demote = self._protocol.function("demote").prepare("PQ")
         self._scrub = self._protocol.function("scrub").prepare("")
-        with translated("starting"):
+        with translated("starting", elsewhere):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(PAGE_BYTES)  # shared with nothing, and set back as a whole
@@ -350,6 +358,7 @@ class CudaDevice:
 
     # Memory -----------------------------------------------------------------------------------------------------
 
+    @translated("asking for the free memory")
     def free_bytes(self) -> int:
         """Return the free device memory, less what a flush of the L2 is going to take."""
         later = self._flush_bytes if self._flush is None else 0
@@ -363,6 +372,7 @@ class CudaDevice:
         self._allocations[int(allocation)] = allocation
         return int(allocation)
 
+    @translated("freeing memory")
     def release(self, pointer: int) -> None:
         """Free what `allocate` returned."""
         self._allocations.pop(pointer).free()
@@ -389,7 +399,7 @@ class CudaDevice:
             if nbytes:
                 self._driver.memset_d8_async(pointer, byte, nbytes, self._stream)
 
-        return Queued(work)
+        return Queued(work, "filling memory")
 
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest of memory, by a kernel behind all that is queued."""
@@ -421,7 +431,7 @@ class CudaDevice:
                 (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
             )
 
-        return Queued(work)
+        return Queued(work, "overwriting shared memory")
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
@@ -430,19 +440,20 @@ class CudaDevice:
         def work() -> None:
             self._demote.prepared_async_call((blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes)
 
-        return Queued(work)
+        return Queued(work, "setting the L2 cache back")
 
     # Launch and time --------------------------------------------------------------------------------------------
 
+    @translated("preparing the launches")
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return a function that queues all launches of a kernel, prepared so that queueing is cheap, or a library's
         call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
         objects = objects_of(self._cuda, (a for launch in launches for a in launch.arguments), pointers, self._arrays)
-        maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
+        maps = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, TensorMap))
         encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
-        tables = {a for launch in launches for a in launch.arguments if isinstance(a, Rows)}
+        tables = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, Rows))
         encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
         calls = []
         for launch in launches:
@@ -474,11 +485,13 @@ class CudaDevice:
             for function, grid, block, arguments, how in calls:
                 function.prepared_async_call(grid, block, self._stream, *arguments, **how)
 
-        bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
+        doing = "launching the kernel"
+        graph = len(calls) > MAX_QUEUED_LAUNCHES
+        bound = Queued(self._graph(queue), doing) if graph else Queued(queue, doing, len(calls))
         if not objects.textures and not objects.surfaces:
             return bound
         surfaces = list(dict.fromkeys(objects.surfaces.values()))
-        return Queued(self._filled(objects, bound), bound.launches, surfaces)
+        return Queued(self._filled(objects, bound), doing, bound.launches, surfaces)
 
     def _tensor_map(self, tensor: TensorMap, pointer: int) -> Any:
         """Return a tensor map as an argument: its bytes, or where they lie in memory as long as this device lives."""
@@ -509,7 +522,8 @@ class CudaDevice:
                     self._stream.synchronize()
             self.use_stream(0)
         # A call that waits for the device would wait for ever behind a blocked stream.
-        return Queued(lambda: queue(self._stream.handle), MAX_QUEUED_LAUNCHES + 1 if call.waits else 1)
+        launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
+        return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
     def _filled(self, objects: Objects, work: Work) -> Work:
         """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
@@ -540,13 +554,16 @@ class CudaDevice:
         call("cuStreamBeginCapture_v2", stream(), ctypes.c_int(CAPTURE_THREAD_LOCAL))
         try:
             queue()
-        finally:
-            call("cuStreamEndCapture", stream(), ctypes.byref(graph))
+        except BaseException:
+            self._cuda.cuStreamEndCapture(stream(), ctypes.byref(graph))  # whose own error would hide this one
+            raise
+        call("cuStreamEndCapture", stream(), ctypes.byref(graph))
         call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
         call("cuGraphDestroy", graph)
         call("cuGraphUpload", ready, stream())
         return lambda: call("cuGraphLaunch", ready, stream())
 
+    @translated("making a stream")
     def use_stream(self, number: int) -> None:
         """Queue on another stream from now on; nothing may be under way."""
         while number >= len(self._streams):
@@ -559,7 +576,7 @@ class CudaDevice:
         def work() -> None:
             self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
 
-        return Queued(work)
+        return Queued(work, "copying on the GPU")
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
@@ -606,8 +623,8 @@ class CudaDevice:
             if blocked:
                 self._flag[:] = 0
                 self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
-            self._start.record(self._stream)
             try:
+                self._start.record(self._stream)
                 for work in works:
                     work()
                 self._stop.record(self._stream)

@@ -111,6 +111,7 @@ class PairedRun(GpuRun):
         clock = SmClock(device.sm_clock_mhz)
 
         places = len(bound[0].sites)
+        inputs = {id(site.inputs) for site in bound[0].sites}
         samples: tuple[list[float], list[float]] = ([], [])
         of_place: list[int] = []
         most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(typical) * runs))))
@@ -136,7 +137,8 @@ class PairedRun(GpuRun):
                     of_place.append(turn)
                 clock.look(len(of_place))
                 elapsed = time.monotonic() - start
-                if elapsed >= settings.max_time:  # else every place has its say
+                # Every place has its say or, where time is up, every set of inputs.
+                if elapsed >= settings.max_time and {id(bound[0].sites[at].inputs) for at in of_place} == inputs:
                     break
             stop = settled(*samples, elapsed, settings)
             self.of(0)("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -488,7 +489,10 @@ class Worker:
         named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
         lines = named or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
-        return lines[-1] if lines else f"signal {-status}" if status < 0 else f"exit status {status}"
+        if status < 0:  # what it printed last need not be why
+            ended = f"by {signal.Signals(-status).name}"
+            return f"{ended}, after: {lines[-1]}" if lines else ended
+        return lines[-1] if lines else f"exit status {status}"
 
 
 def _content(file: int) -> bytes:

@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 HERE = Path(__file__).parent
 # What this project's own GPU path asks the driver for stands in driver.cpp whole.
-DEFINED = re.compile(r"^CALL(?:_ANYTIME)?\((cu\w+)", re.M)
+DEFINED = re.compile(r"^CALL(?:_\w+)?\((cu\w+)", re.M)
 
 
 def pycuda_calls() -> set[str]:
@@ -25,7 +25,9 @@ def pycuda_calls() -> set[str]:
     assert package.origin is not None
     (extension,) = Path(package.origin).parent.glob("_driver*.so")
     with extension.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        section = ELFFile(file).get_section_by_name(".dynsym")
+        assert section is not None
+        symbols = section.iter_symbols()  # type: ignore[attr-defined]
         return {one.name for one in symbols if one.name.startswith("cu") and one["st_shndx"] == "SHN_UNDEF"}
 
 

@@ -1,8 +1,9 @@
 """The Python side of the simulated driver: cards, modules and launches, run by cuInit in the process that called it.
 
 The cards are those of CUDABENCH_DRIVER_CARDS, names that `--on` takes, orin unless told, whose 16
-multiprocessors take the least time to simulate; CUDABENCH_DRIVER_MEMORY is the
-memory of each in bytes, and CUDABENCH_DRIVER_FAIL=NAME:COUNT=STATUS makes one call of the driver fail.
+multiprocessors take the least time to simulate; CUDABENCH_DRIVER_MEMORY is the memory of each in bytes.
+CUDABENCH_DRIVER_FAIL=NAME:COUNT=STATUS makes one call of the driver fail, CUDABENCH_DRIVER_QUEUE=N lets a stream hold
+N works before the host has to wait.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -21,6 +25,7 @@ from cudabench import simulator
 from cudabench.cards import load as cards
 from cudabench.devices import cuda_arrays, tensor_maps, textures
 from cudabench.occupancy import most_threads, multiprocessor
+from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.program import Program
 from cudabench.simulator.tensor_maps import MAGIC, Mapped
@@ -31,6 +36,7 @@ NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by 
 LAUNCH_NS, SECTOR_BYTES = 2000, 32
 INVALID_VALUE, INVALID_IMAGE, NO_BINARY, NOT_FOUND = 1, 200, 209, 500
 ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 700, 710, 716, 719, 801
+UNKNOWN, INTERRUPTED = 999, -1  # the second is the driver's own
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 # CUdevice_attribute in cuda.h, of every card.
 ATTRIBUTES = {
@@ -56,8 +62,7 @@ class Function(ctypes.Structure):
     """What the driver's C++ is told of a kernel."""
 
     _fields_ = (
-        ("name", c_char * 1024), ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256),
-        ("sizes", c_uint * 256),
+        ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256), ("sizes", c_uint * 256),
     )  # fmt: skip
 
 
@@ -78,7 +83,8 @@ class Loaded:
         text = cubins.ptx(image) if self.cubin else image.rstrip(b"\0").decode()
         if not text.strip():
             raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
-        self.program = Program(_parsed(text), first_slot)
+        # A GPU knows one kind of trap, whether the source asks for it or the compiler puts it.
+        self.program = Program(_parsed(re.sub(r"\btrap;", "trap.asked;", text)), first_slot)
         self.slots = self.program.slots - first_slot
 
 
@@ -97,9 +103,7 @@ def start() -> None:
     named = os.environ.get("CUDABENCH_DRIVER_CARDS", "orin").split()
     there = (Card * max(1, len(named)))(*(_card(name, number) for number, name in enumerate(named)))
     bytes_per_ns = there[0].bytes_per_ns
-    driver.simulated_start(
-        ctypes.byref(CALLBACKS), there, len(named), os.environ.get("CUDABENCH_DRIVER_FAIL", "").encode()
-    )
+    driver.simulated_start(ctypes.byref(CALLBACKS), there, len(named))
     driver.simulated_memories.argtypes = (POINTER(c_int), POINTER(c_void_p), POINTER(c_size_t), c_int)
 
 
@@ -134,6 +138,12 @@ def load(number: int, image: int, nbytes: int, first_slot: int, slots: Any) -> i
     return 0
 
 
+def unload(number: int) -> int:
+    """Forget a module."""
+    modules.pop(number, None)
+    return 0
+
+
 def find(number: int, name: bytes, function: Any) -> int:
     """Describe a kernel: CUfunction_attribute and where its parameters lie."""
     loaded, entry = modules[number], name.decode()
@@ -143,7 +153,6 @@ def find(number: int, name: bytes, function: Any) -> int:
     code, told = loaded.program.code(entry), function[0]
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
     bound = loaded.program.module.functions[entry].most_threads or 1024
-    told.name = name
     told.attributes[:8] = [
         min(bound, most_threads(registers)),
         code.static_shared,
@@ -154,6 +163,8 @@ def find(number: int, name: bytes, function: Any) -> int:
         90,
         0,
     ]
+    if len(kernel.parameters) > len(told.offsets):
+        return _failed(NOT_SUPPORTED, ValueError(f"kernel {entry} has more than {len(told.offsets)} parameters"))
     told.parameters = len(kernel.parameters)
     for place, parameter in enumerate(kernel.parameters):
         told.offsets[place], told.sizes[place] = code.parameter_offsets[parameter.name], parameter.size
@@ -199,9 +210,10 @@ def launch(what: Any, nanoseconds: Any) -> int:
         return _failed(NOT_SUPPORTED, error)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
-    except Exception:
-        traceback.print_exc()
-        return LAUNCH_FAILED
+    except simulator.BudgetExceeded as error:  # on a GPU it would run for ever
+        _failed(0, error)
+        while True:
+            time.sleep(1)
     if report.output:
         sys.stdout.write(report.output)
         sys.stdout.flush()
@@ -217,7 +229,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
         return 0
     linear = textures.ResourceDescriptor.from_address(resource).of.linear
     dtype = next(name for name, number in cuda_arrays.FORMATS.items() if number == linear.format)
-    flat = np.frombuffer((ctypes.c_uint8 * nbytes).from_address(host), dtype)
+    flat = _memory(host, nbytes).view(dtype)
     sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
     shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
     about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & cuda_arrays.LAYERED)}
@@ -235,6 +247,13 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
         objects[handle] = simulator.Texture(flat.reshape(shape), **about, name=f"texture {handle:#x}", base=place)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
+    return 0
+
+
+def forget(slot: int) -> int:
+    """Forget texture and surface objects over memory that is freed."""
+    for handle in [handle for handle, one in objects.items() if one.base >> SLOT_BITS == slot]:
+        del objects[handle]
     return 0
 
 
@@ -278,7 +297,12 @@ def _place_memories(space: Any) -> None:
     for slot, host, size in zip(slots, hosts, sizes, strict=True):
         if slot < len(space.slots) and space.slots[slot].base:
             continue  # a variable of the module itself
-        space.put(slot, f"allocation {slot}", np.frombuffer((ctypes.c_uint8 * size).from_address(host), np.uint8))
+        space.put(slot, f"allocation {slot}", _memory(host, size))
+
+
+def _memory(host: int, nbytes: int) -> Any:
+    """Return bytes of the host's memory as an array."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(host))
 
 
 def _failed(status: int, error: BaseException) -> int:
@@ -286,9 +310,26 @@ def _failed(status: int, error: BaseException) -> int:
     return status
 
 
+def _called(function: Callable[..., int]) -> Callable[..., int]:
+    """Return a function as C calls it, which knows no exceptions."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> int:
+        try:
+            return function(*arguments)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except Exception:
+            traceback.print_exc()
+            return UNKNOWN
+
+    return call
+
+
 _P = ctypes.POINTER
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
     "load": (load, (c_int, c_void_p, c_size_t, c_int, _P(c_int))),
+    "unload": (unload, (c_int,)),
     "find": (find, (c_int, c_char_p, _P(Function))),
     "variable": (variable, (c_int, c_char_p, _P(c_uint64), _P(c_void_p), _P(c_size_t))),
     "launch": (launch, (_P(Launch), _P(c_double))),
@@ -296,11 +337,12 @@ _FUNCTIONS = {
         texture,
         (c_uint64, c_void_p, c_void_p, c_void_p, c_uint64, c_size_t, _P(c_size_t), c_uint),
     ),
+    "forget": (forget, (c_int,)),
     "tensor_map": (
         tensor_map,
         (c_void_p, c_int, c_uint, c_uint64, _P(c_uint64), _P(c_uint64), _P(c_uint), _P(c_uint), c_int, c_int),
     ),
 }
 CALLBACKS = (c_void_p * len(_FUNCTIONS))()  # struct Callbacks, in its order
-_KEPT = [ctypes.CFUNCTYPE(c_int, *types)(function) for function, types in _FUNCTIONS.values()]
+_KEPT = [ctypes.CFUNCTYPE(c_int, *types)(_called(function)) for function, types in _FUNCTIONS.values()]
 CALLBACKS[:] = [ctypes.cast(one, c_void_p).value for one in _KEPT]
