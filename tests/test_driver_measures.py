@@ -1,0 +1,280 @@
+"""What measures in its own way, through a driver whose launches the simulator runs: pairs, sweeps, cases, ceilings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.test_driver_commands import BRIEF, GPU, ROOT, rows, subcommand
+
+pytestmark = [pytest.mark.driver, pytest.mark.usefixtures("unread_machine_code")]
+Runner = Callable[..., Ran]
+
+# `far` touches eight times the sectors that `near` does; `bad` leaves its arrays where MORE is not 0.
+FILE = """
+#ifndef MORE
+#define MORE 0
+#endif
+__global__ void near(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+__global__ void far(const float *x, float *y, int n) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8 % n + (blockIdx.x * blockDim.x + threadIdx.x) * 8 / n;
+    if (i < n) y[i] = 2 * x[i];
+}
+__global__ void wrong(const float *x, float *y, int n) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void bad(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i + ((long long)MORE << 30)] = 2 * x[i];
+}
+"""
+N = 2048
+LINE = (
+    "-g", "cdiv(n,128)", "-b", 128, "--arg", f"n={N}", "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty",
+    "--expect", "y=2*x", "--bytes", "8*n",
+)  # fmt: skip
+SWEPT = ("-d", "cuda", "--min-time", "0", "--max-time", "0.05", "--min-samples", "2")
+PAIRS = ("-d", "cuda", "--min-time", "0", "--max-time", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def file(cudabench: Runner) -> None:
+    """Give every test the kernels in its folder."""
+    Path("k.cu").write_text(FILE)
+
+
+# Pairs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pair(cudabench: Runner) -> None:
+    """A kernel that touches more memory is called slower through parent, worker and file; the gate is exit 4."""
+    words = ("--json", "r.json", "--fail-on-regression", "1%")
+    ran = cudabench("ab", "k.cu", "-k", "near", "-k", "far", *LINE, *PAIRS, *words)
+    assert ran.code == 4, ran.err
+    assert "Slower: far takes" in ran.out
+    assert "GB/s" not in ran.out.replace("peak", "").partition("near")[2]
+    assert "no GPU ran this" in " ".join(ran.err.split())
+    (record,) = json.loads(Path("r.json").read_text())["ab"]
+    assert record["ratio"] > record["ratio_low"] > 1
+    assert len(record["old"]["time"]["samples_s"]) == record["pairs"] >= 8
+    assert [record[side]["bandwidth_gbps"] for side in ("old", "new")] == [None, None]
+    shown = cudabench("export", "r.json", "--to", "markdown")
+    assert (shown.code, "**Slower: far" in shown.out, "GB/s" in shown.out) == (0, True, False)
+
+
+def test_sides_that_are_not_measured(cudabench: Runner) -> None:
+    """The same code is not launched; a side that is wrong or faults is named, and the other one is not timed."""
+    Path("copy.cu").write_text("// A comment.\n" + FILE)
+    same = cudabench("ab", "k.cu", "copy.cu", "-k", "near", *LINE, *PAIRS)
+    assert (same.code, "Same code" in same.out) == (0, True), same.err
+    ran = cudabench("ab", "k.cu", "-k", "near", "-k", "wrong", *LINE, *PAIRS)
+    assert (ran.code, "Wrong: wrong: " in ran.out) == (3, True), ran.err
+    faulty = ("--a", "-D MORE=0", "--b", "-D MORE=1")
+    ran = cudabench("ab", "k.cu", "-k", "bad", *faulty, *LINE, *PAIRS)
+    assert (ran.code, "Failed: -D MORE=1: " in ran.out) == (1, True), ran.err
+    assert "illegal memory access" in ran.out
+
+
+def test_a_pair_of_rungs_at_warm_caches(cudabench: Runner) -> None:
+    """Hot samples of two rungs of a ladder are pairs too."""
+    ran = cudabench("ab", "vecadd", "-k", 0, "-k", "vector", "--size", 1003, *PAIRS, "--cache", "hot")
+    assert ran.code == 0, ran.err
+    assert "hot L2" in ran.out
+
+
+# Sweeps --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_of_a_file(cudabench: Runner) -> None:
+    """A point whose kernel faults costs itself alone; the best and its line are printed, its block's heat has no rate,
+    and the file is taken up again."""
+    words = ("sweep", "k.cu", "-k", "bad", "-k", "near", "-D", "MORE=0,1", *LINE, *SWEPT, "--json", "s.json")
+    ran = cudabench(*words)
+    assert ran.code == 0, ran.err
+    assert "Best: " in ran.out
+    assert "GB/s" not in ran.out.partition("MORE")[2]
+    found = json.loads(Path("s.json").read_text())["results"]
+    statuses = {(one["kernel"], one["parameters"]["MORE"]): one["status"] for one in found}
+    assert statuses == {("bad", "0"): "ok", ("bad", "1"): "failed", ("near", "0"): "ok", ("near", "1"): "ok"}
+    assert all(one["bandwidth_gbps"] is one["copy_fraction"] is None for one in found)
+    document = json.loads(Path("s.json").read_text())
+    document["results"] = document["results"][:1]
+    Path("s.json").write_text(json.dumps(document))
+    again = cudabench(*words[:-2], "--resume", "s.json")
+    assert again.code == 0, again.err
+    assert len(json.loads(Path("s.json").read_text())["results"]) == 4
+
+
+def test_a_sweep_of_blocks(cudabench: Runner) -> None:
+    """The heat map of a rung's blocks shows times and nothing that would be a rate."""
+    ran = cudabench("sweep", "transpose", "-k", "smem-pad", "--size", 33, "--block", "8:16", "8:16", *SWEPT)
+    assert ran.code == 0, ran.err
+    assert "Best" in ran.out
+    assert "µs" in ran.out or "us" in ran.out
+    assert "GB/s" not in ran.out.partition("verified")[0].replace("peak", "").partition("driver")[2]
+
+
+# Cases of --fuzz -----------------------------------------------------------------------------------------------------
+
+
+def test_cases_on_a_gpu(cudabench: Runner) -> None:
+    """A right kernel passes all cases in one process; one that faults on some values is made small."""
+    Path("z.cu").write_text(
+        "".join(
+            f"__global__ void {name}(int n, const float *x, float *y) {{ int i = blockIdx.x * blockDim.x + threadIdx.x;"
+            f" if (i < n) y[{at}] = x[i]; }}\n"
+            for name, at in (("f", "x[i] < 0 ? 1ll << 31 : i"), ("g", "i"))
+        )
+    )
+    line = (
+        "-g",
+        "cdiv(n,64)",
+        "-b",
+        64,
+        "--arg",
+        "n=70",
+        "--arg",
+        "x=float32[n]:random",
+        "--arg",
+        "y=float32[n]:empty",
+    )
+    ran = cudabench("run", "z.cu", "-k", "f", "-k", "g", *line, "--expect", "y=x", *GPU, "--json", "-", "--fuzz", 6)
+    wrong, right = ran.json["results"]
+    assert (ran.code, wrong["status"], right["status"]) == (3, "wrong", "ok"), ran.err
+    assert wrong["fuzz"]["failed"]["values"] == "negative"
+    assert "illegal memory access" in wrong["reason"]
+    assert (right["fuzz"]["cases"], right["fuzz"]["failed"]) == (6, None)
+
+
+# Ceilings ------------------------------------------------------------------------------------------------------------
+
+
+def test_ceilings(cudabench: Runner) -> None:
+    """Kernels of every group run and are right; none has a value, so that the file is no card's."""
+    names = (
+        "memory-copy", "shared-read", "constant-miss", "fp32", "tensor-fp16", "wgmma-fp16", "l2-latency", "launch",
+        "global-atomic-same", "block-rate", "host-to-device-pinned", "device-to-host-pageable", "energy-per-byte",
+    )  # fmt: skip
+    ran = cudabench("ceilings", "-d", "cuda", *(w for name in names for w in ("--only", name)), "--json", "c.json")
+    assert ran.code == 0, ran.err
+    found = {one["name"]: one for one in json.loads(Path("c.json").read_text())["ceilings"]}
+    skipped = {"wgmma-fp16", "energy-per-byte"}
+    assert {name: one["status"] for name, one in found.items()} == {
+        name: "skipped" if name in skipped else "ok" for name in found
+    }
+    assert all(one["value"] is one["fraction"] is one["theoretical"] is None for one in found.values())
+    assert all("its result is right" in one["reason"] for name, one in found.items() if name not in skipped)
+    assert "GB/s" not in ran.out.replace("peak 205 GB/s", "")
+    refused = cudabench("compare", "c.json", "c.json")
+    assert refused.code == 2
+    assert "no ceiling in common that both have a value of" in refused.err
+
+
+def test_ceilings_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instructions of one generation are timed where they are."""
+    monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
+    ran = cudabench("ceilings", "-d", "cuda", "--only", "wgmma-int8", "--only", "tensor-fp64", "--json", "-", "-q")
+    assert ran.code == 0, ran.err
+    assert [(one["status"], one["value"]) for one in ran.json["ceilings"]] == [("ok", None)] * 2
+
+
+# Libraries, cards, what is there -------------------------------------------------------------------------------------
+
+
+def test_two_cards(tmp_path: Path) -> None:
+    """`--device all` measures on each card, `cuda:1` on that one; a number beyond them is exit 5."""
+    cards = {"CUDABENCH_DRIVER_CARDS": "orin orin"}
+    line = ("vecadd", "-k", "naive", "-k", "vector", "--size", 1003, *BRIEF, "--json", "-")
+    ran = subcommand(*line, "-d", "all", cwd=tmp_path, **cards)
+    assert ran.code == 0, ran.err
+    assert [(one["device"], one["kernel"], one["status"]) for one in ran.json["results"]] == [
+        (f"cuda:{card}", kernel, "ok") for card in (0, 1) for kernel in ("naive", "vector")
+    ]
+    assert len({one["uuid"] for one in ran.json["devices"]}) == 2
+    ran = subcommand(*line, "-d", "cuda:1", cwd=tmp_path, **cards)
+    assert ran.code == 0, ran.err
+    assert {one["device"] for one in ran.json["results"]} == {"cuda:1"}
+    ran = subcommand(*line, "-d", "cuda:2", cwd=tmp_path, **cards)
+    assert ran.code == 5
+    assert "There is no GPU cuda:2" in ran.err
+
+
+def test_a_machine_without_cards(tmp_path: Path) -> None:
+    """A driver that finds no card is exit 5 where a GPU is asked for, and the simulator where none is."""
+    ran = subcommand("vecadd", "-k", 0, "--size", 100, *GPU, cwd=tmp_path, CUDABENCH_DRIVER_CARDS="")
+    assert ran.code == 5
+    assert "GPU" in ran.err
+
+
+def test_libraries(cudabench: Runner) -> None:
+    """A library costs its own row alone where it cannot run, which says why."""
+    ran = cudabench("distance", "-k", 0, "--size", 1003, "--peer", "cub", "--peer", "torch", *GPU, "--json", "-")
+    assert ran.code == 0, ran.err
+    kernel, *others = rows(ran).values()
+    assert kernel["status"] == "ok"
+    assert [one["status"] for one in others] == ["skipped"] * 3
+    assert "this driver simulates one" in others[0]["reason"]
+
+
+def test_a_library_of_ones_own() -> None:
+    """A library's call runs once in every stream before it is timed; too little memory for it ends its row alone."""
+    from cudabench import peers
+    from cudabench.devices.cuda import CudaDevice
+    from cudabench.errors import DeviceError
+
+    streams = []
+    with CudaDevice(0, primary=True) as device:
+        call = peers.Call("library 1", lambda pointers: streams.append)
+        work = device.bind(call, [], {})
+        assert len(set(streams)) == len(streams) == call.streams
+        assert device.sample([work, work], "cold") >= 0
+        assert len(streams) == call.streams + 2
+        with pytest.raises(DeviceError, match="workspace do not fit"):
+            device._workspace(1 << 40)
+        assert device._workspace(1 << 20)
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
+def test_either_compiler(cudabench: Runner, compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template, a constant and an error at the user's line, whichever compiler is there."""
+    monkeypatch.setenv("CUDABENCH_COMPILER", compiler)
+    Path("c.cu").write_text(
+        "__constant__ float shift = 3;\ntemplate <class T, int N> __global__ void scaled(const T *x, T *y, int n) {\n"
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = N * x[i] + shift;\n}\nint main() {}\n"
+    )
+    line = [*LINE]
+    line[line.index("y=2*x")] = "y=5*x+3"
+    ran = cudabench("run", "c.cu", "-k", "scaled<float, 5>", *line, *GPU, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert (rows(ran)["scaled<float, 5>"]["status"], ran.json["tool"][compiler] != "") == ("ok", True)
+    Path("broken.cu").write_text("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\nint main() { f(0); }\n")
+    ran = cudabench("run", "broken.cu", "-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", *GPU)
+    assert ran.code == 1
+    assert "broken.cu:2: error" in ran.out + ran.err
+    assert "/tmp" not in ran.out + ran.err
+
+
+def test_what_is_there(cudabench: Runner, tmp_path: Path) -> None:
+    """`info` names the card as simulated; `setup-gpu` runs its first kernel and has no rate to tell."""
+    ran = cudabench("info")
+    assert ran.code == 0, ran.err
+    assert "simulated Orin" in ran.out
+    ran = subcommand("setup-gpu", cwd=ROOT)
+    assert ran.code == 0, ran.err
+    assert "simulated Orin and was verified: no GPU ran it, so there is no bandwidth" in ran.out
+    assert "GB/s" not in ran.out
+
+
+def test_cards_beside_each_other(cudabench: Runner) -> None:
+    """A shard of a fleet is measured on its card; a report makes no card slow by times that were made up."""
+    ran = cudabench("fleet", "shard", "s", "--", "vecadd", "-k", "naive", "--size", 1003, *BRIEF)
+    assert ran.code == 0, ran.out + ran.err
+    ran = cudabench("fleet", "report", "s", "--json", "f.json")
+    assert ran.code == 0, ran.out + ran.err
+    document = json.loads(Path("f.json").read_text())
+    assert not document.get("measurements")
