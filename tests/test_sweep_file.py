@@ -364,6 +364,7 @@ def test_a_worker_is_fed_point_by_point(cudabench: Runner) -> None:
     )
     assert ran.code == 0, ran.err
     assert "Best: kernel=double_far STEP=1" in ran.out
+    assert "GB/s" not in ran.out.partition("Best")[0].partition("STEP")[2]
     found = json.loads(Path("s.json").read_text())["results"]
     assert [result["status"] for result in found] == ["ok", "ok", "failed", "failed"]
     assert "illegal memory access" in found[-1]["reason"]
