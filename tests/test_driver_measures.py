@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import cudabench as package
+from cudabench.errors import UsageError
 from tests.conftest import Ran
 from tests.test_driver_commands import BRIEF, GPU, ROOT, rows, subcommand
 
@@ -212,13 +214,11 @@ def test_what_is_there(cudabench: Runner, tmp_path: Path) -> None:
 
 def test_from_python() -> None:
     """A ladder asked for by Python has times and no rates, and an explanation needs the simulator."""
-    import cudabench
-
-    found = cudabench.bench("vecadd", 0, size=1003, max_time=0.05, cpu=False, device="cuda")
+    found = package.bench("vecadd", 0, size=1003, max_time=0.05, cpu=False, device="cuda")
     assert found.ok
     assert found["naive"].time is not None
     assert found["naive"].bandwidth_gbps is None
-    with pytest.raises(cudabench.UsageError, match="simulate"):
+    with pytest.raises(UsageError, match="simulate"):
         found.explanation()
 
 
