@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Ran
+from tests.test_hopper import COPY
 
 pytestmark = [pytest.mark.driver, pytest.mark.usefixtures("unread_machine_code")]
 Runner = Callable[..., Ran]
@@ -258,6 +259,18 @@ def test_what_stays_between_launches(cudabench: Runner) -> None:
     assert ran.code == 0, ran.err
     (found,) = rows(ran).values()
     assert [one["variable"] for one in found["state"]] == ["calls"]
+
+
+def test_tensor_maps(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map by value and one behind a pointer move tiles."""
+    Path("m.cu").write_text(COPY)
+    monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
+    ran = cudabench(
+        "run", "m.cu", "-g", "2,5", "-b", 32, "--arg", "from=tensormap(float32[37,52]:random, box=8x32)", "--arg",
+        "to=tensormap(float32[37,52]:empty, box=8x32)", "--arg", "x=-4", "--arg", "y=0",
+        "--expect", "to=np.pad(from,((0,0),(4,0)))[:,:52]", *GPU,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err + ran.out
 
 
 IMAGES = """
