@@ -47,10 +47,10 @@ def main(arguments: list[str]) -> int:
         Path(folder, "settings").write_text(SETTINGS.format(include="\n    ".join(str(ROOT / one) for one in COVERED)))
         before = [*coverage, "run", "-m"] if traced else [sys.executable, "-m"]
         code = subprocess.run([*before, "pytest", "-m", "driver", *arguments], cwd=ROOT, env=environment).returncode
-        if traced and not code:
+        if traced:
             subprocess.run([*coverage, "combine", "--quiet"], cwd=ROOT, env=environment, check=True)
             report = [*coverage, "report", f"--fail-under={LEAST}", "--skip-empty", "--show-missing"]
-            code = subprocess.run(report, cwd=ROOT, env=environment).returncode
+            code = subprocess.run(report, cwd=ROOT, env=environment).returncode or code
     return code
 
 
