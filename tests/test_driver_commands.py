@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +18,6 @@ pytestmark = [pytest.mark.driver, pytest.mark.usefixtures("unread_machine_code")
 Runner = Callable[..., Ran]
 BRIEF = ("--min-time", "0", "--max-time", "0.05", "--min-samples", "2", "--no-cpu")
 GPU = ("-d", "cuda", *BRIEF)
-RATE = r"[\d.]+ (GB/s|.?FLOP/s)|\"(bandwidth|gflops)\""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -49,11 +46,11 @@ def rows(ran: Ran) -> dict[str, Any]:
 # Operations ----------------------------------------------------------------------------------------------------------
 
 LADDERS = {
-    "matmul": ("naive sliced tensor", "33 20 36"),
+    "matmul": ("sliced tensor", "17 12 20"),
     "matvec": ("block split", "33 70"),
     "distance": ("two-pass released", "1003"),
     "pi": ("block fused", "5000"),
-    "solve": ("fused lower", "9"),
+    "solve": ("lower", "9"),
     "grayscale": ("naive dot", "9 70"),
     "blur": ("smem stacked", "33 70"),
     "vecadd": ("naive grid-stride vector", "1003"),
@@ -80,9 +77,9 @@ def test_rungs_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     assert ran.code != 0
     assert "compute capability 9.0" in ran.err
     monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
-    ran = cudabench("matmul", "-k", "wgmma", "-k", "tma", *words)
+    ran = cudabench("matmul", "-k", "tma", *words)
     assert ran.code == 0, ran.err
-    assert {name: one["status"] for name, one in rows(ran).items()} == {"wgmma": "ok", "tma": "ok"}
+    assert rows(ran)["tma"]["status"] == "ok"
     assert ran.json["device"]["compute_capability"] == "9.0"
     ran = cudabench("solve", "-k", "cluster", "--size", 9, *GPU, "--json", "-")
     assert ran.code == 0, ran.err
@@ -101,7 +98,7 @@ def test_options_of_measuring(cudabench: Runner) -> None:
     """Hot samples of several sizes and types, with a CPU baseline and figures that --print picks."""
     ran = cudabench(
         "vecadd", "-k", "naive", "--sizes", "100,300", "--dtype", "float64", "--cache", "hot", "-d", "cuda",
-        "--max-time", 0.05, "--json", "-",
+        "--min-time", 0, "--max-time", 0.05, "--min-samples", 2, "--json", "-",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert [one["size"] for one in ran.json["results"]] == [{"n": 100}, {"n": 300}]
@@ -118,35 +115,6 @@ def test_thresholds(cudabench: Runner, limit: str) -> None:
     ran = cudabench("vecadd", "-k", 0, "--size", 100, *GPU, limit, "0.001")
     assert ran.code == 4
     assert "a simulated driver made up its time" in " ".join(ran.err.split())
-
-
-def test_limits_and_views(cudabench: Runner) -> None:
-    """--limits prices what was counted; no view of the file makes a rate of a time that was made up."""
-    ran = cudabench(
-        "matmul", "-k", "naive", "-k", "tiled", "--size", 32, 32, 32, *GPU, "--limits", "--json", "r.json",
-        "--report", "r.html",
-    )  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert "simulates one" in ran.err
-    results = json.loads(Path("r.json").read_text())["results"]
-    assert all(one["limits"] and one["counted"] for one in results)
-    shown = [ran.out, Path("r.html").read_text()]
-    for words in (
-        ("export", "r.json", "--to", "csv"), ("export", "r.json", "--to", "markdown"),
-        ("export", "r.json", "--to", "github-benchmark"), ("export", "r.json", "--to", "bencher"),
-        ("export", "r.json", "--to", "junit"), ("compare", "r.json", "r.json"),
-    ):  # fmt: skip
-        seen = cudabench(*words)
-        assert seen.code == 0, (words, seen.err)
-        shown.append(seen.out)
-    assert "unclear" in shown[-1]
-    assert "made up" in shown[-1]
-    page = shown.pop(1)
-    assert all("at most" in title for title in re.findall("<title>([^<]*FLOP/s[^<]*)", page))
-    assert not [text for text in shown for line in text.splitlines() if re.search(RATE, line) and "peak" not in line]
-    assert cudabench("plot", "r.json", "-o", "r.svg").code == 0
-    assert "GB/s" not in Path("r.svg").read_text()
-    assert cudabench("compare", "r.json", "r.json", "--fail-on-regression", "1%", "--strict").code == 4
 
 
 # User files ----------------------------------------------------------------------------------------------------------
