@@ -1051,6 +1051,11 @@ class Result:
         Dim | None, "Blocks of a cluster (x, y, z), with --cluster; null where the kernel alone says them, or nothing."
     ] = None
 
+    @property
+    def true_time(self) -> Timing | None:
+        """The time, and none where a driver without a GPU made it up: no rate or share may follow from that."""
+        return None if any(note.code == "simulated" for note in self.warnings) else self.time
+
 
 # Two revisions of a source ------------------------------------------------------------------------------------------
 

@@ -51,7 +51,10 @@ def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compile
 @pytest.mark.parametrize("backend", ["nvrtc", pytest.param("nvcc", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "arch",
-    ["sm_90", *(pytest.param(a, marks=pytest.mark.slow) for a in ("sm_75", "sm_80", "sm_89", "sm_100", "sm_120"))],
+    [
+        "sm_90",
+        *(pytest.param(a, marks=pytest.mark.slow) for a in ("sm_75", "sm_80", "sm_87", "sm_89", "sm_100", "sm_120")),
+    ],
 )
 def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
     """On each architecture and with each compiler, the loops hold what is counted and little else."""

@@ -106,6 +106,7 @@ def test_endless_kernel_is_stopped(tmp_path: Path) -> None:
     assert states["naive-row"][0] == "ok"
 
 
+@pytest.mark.driver
 def test_wrong_kernel_has_exit_code_3(tmp_path: Path) -> None:
     """A wrong kernel has no bandwidth and exit code 3."""
     (tmp_path / "wrong.cu").write_text(
@@ -119,6 +120,7 @@ def test_wrong_kernel_has_exit_code_3(tmp_path: Path) -> None:
     assert (result["status"], result["bandwidth_gbps"]) == ("wrong", None)
 
 
+@pytest.mark.driver
 def test_compiler_error_names_the_users_line(tmp_path: Path) -> None:
     """nvcc's message has the user's file name and line, and no temporary file."""
     (tmp_path / "broken.cu").write_text(
@@ -130,6 +132,7 @@ def test_compiler_error_names_the_users_line(tmp_path: Path) -> None:
     assert "/tmp" not in (ran.stdout + ran.stderr).replace(str(tmp_path), "")
 
 
+@pytest.mark.driver
 def test_too_large_for_the_gpu(tmp_path: Path) -> None:
     """A matrix beyond the memory is refused with both figures."""
     ran = command("transpose", "-k", "0", "--size", "400000", "400000", "--no-cpu", cwd=tmp_path)
@@ -137,6 +140,7 @@ def test_too_large_for_the_gpu(tmp_path: Path) -> None:
     assert "use a smaller --size" in ran.stderr
 
 
+@pytest.mark.driver
 def test_missing_gpu(tmp_path: Path) -> None:
     """A device number that is not there has exit code 5."""
     ran = command("transpose", "--device", "cuda:99", cwd=tmp_path)
@@ -200,6 +204,7 @@ def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return str(request.param)
 
 
+@pytest.mark.driver
 def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> None:
     """A template's instantiation out of a whole program, with constant memory, is right with either compiler."""
     (tmp_path / "program.cu").write_text(PROGRAM)
@@ -214,6 +219,7 @@ def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> No
     assert document["tool"][compiled_by]
 
 
+@pytest.mark.driver
 def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
     """The record of what is launched has its machine code, and the driver's figures are those of ptxas."""
     from cudabench.devices.cuda import CudaDevice
@@ -241,6 +247,7 @@ def test_a_ladder_compiled_by_either(compiled_by: str) -> None:
         assert on_gpu(device, "transpose", size=(257, 1000)) == []
 
 
+@pytest.mark.driver
 def test_errors_of_either_compiler(compiled_by: str, tmp_path: Path) -> None:
     """A kernel's error stands at the user's line, in a file with host code too."""
     (tmp_path / "broken.cu").write_text("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\nint main() { f(0); }\n")

@@ -64,6 +64,7 @@ __global__ void constants(float *y, const float *x, int n) {
 """
 
 
+@pytest.mark.driver
 def test_structs_and_constants(tmp_path: Path) -> None:
     """Structs and vectors by value, and __constant__ variables from the line, reach the kernel."""
     (tmp_path / "s.cu").write_text(STRUCTS)
@@ -84,6 +85,7 @@ def test_structs_and_constants(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.driver
 @pytest.mark.parametrize(("count", "last"), [(7, "b"), (8, "a")])
 def test_steps(tmp_path: Path, count: int, last: str) -> None:
     """Launches in order, repeated, with swapped arrays and with two passes, give what they give in the simulator."""

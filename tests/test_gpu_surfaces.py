@@ -38,6 +38,7 @@ def test_a_surface_has_the_simulators_bits(name: str, tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
+@pytest.mark.driver
 def test_what_is_wrong_on_a_gpu() -> None:
     """A wrong result is exit code 3; an access beyond a row ends the kernel."""
     ran = run(SOURCE, *WRONG)
@@ -60,6 +61,7 @@ def test_the_largest_surfaces() -> None:
         assert all(own >= most for own, most in zip(has, MOST[key], strict=True)), (key, has)
 
 
+@pytest.mark.driver
 def test_arrays_of_surfaces_come_and_go() -> None:
     """Every launch finds what its buffer holds, and leaves in it what it wrote, timed or not; places share an array,
     which goes with what is bound to it."""
@@ -92,6 +94,7 @@ def test_arrays_of_surfaces_come_and_go() -> None:
         assert not device._arrays
 
 
+@pytest.mark.driver
 def test_a_texture_of_a_surface_gathers() -> None:
     """tex2Dgather reads what an earlier launch wrote through a surface."""
     from cudabench.devices.cuda import CudaDevice

@@ -945,6 +945,7 @@ def test_saxpy_on_the_gpu(tmp_path: Path) -> None:
     assert result["speedup_vs_cpu"] > 0
 
 
+@pytest.mark.driver
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "ns::deep::scale<int, 32>"])
 def test_templates_on_the_gpu(tmp_path: Path, name: str) -> None:
@@ -959,6 +960,7 @@ def test_templates_on_the_gpu(tmp_path: Path, name: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.driver
 @pytest.mark.gpu
 def test_an_expression_that_raises_is_a_usage_error_on_the_gpu(tmp_path: Path) -> None:
     """An expectation that fails in the worker has exit code 2 and one sentence."""

@@ -356,20 +356,20 @@ def test_results_of_something_else(
     assert Path("s.json").read_text() == before
 
 
-def test_a_worker_is_fed_point_by_point(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a real worker on an invented GPU: one that takes the process with it costs itself alone."""
-    monkeypatch.setattr(session, "WORKER", "tests.fake_gpu")
-    monkeypatch.setattr(devices, "choose", lambda text: Choice("cuda"))
+@pytest.mark.driver
+def test_a_worker_is_fed_point_by_point(cudabench: Runner) -> None:
+    """Through a worker on a GPU: a point that spoils the context costs itself alone."""
     ran = cudabench(
-        *("sweep", "k.cu", "-k", "double_", "-k", "double_dies", "-D", "TICK=20,10", "--grid", "8", "--block", "128"),
+        *("sweep", "k.cu", "-k", "double_far", "-k", "double_dies", "-D", "STEP=8,1", "--grid", "8", "--block", "128"),
         *("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=1000", "--expect", "y=2*x"),
-        *("--min-time", "0.02", "--max-time", "0.1", "--json", "s.json"),
+        *("-d", "cuda", "--min-time", "0.02", "--max-time", "0.1", "--json", "s.json"),
     )
     assert ran.code == 0, ran.err
-    assert "Best: kernel=double_ TICK=10" in ran.out
+    assert "Best: kernel=double_far STEP=1" in ran.out
+    assert "GB/s" not in ran.out.partition("Best")[0].partition("STEP")[2]
     found = json.loads(Path("s.json").read_text())["results"]
     assert [result["status"] for result in found] == ["ok", "ok", "failed", "failed"]
-    assert "the process that ran it ended" in found[-1]["reason"]
+    assert "illegal memory access" in found[-1]["reason"]
 
 
 def test_points_are_told_apart_afterwards(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:

@@ -85,9 +85,11 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         click.echo(f"No kernel was run, since {why}: run 'cudabench setup-gpu' again where the GPU is.")
         return 0
     (result,) = first["results"]
+    rate = result["bandwidth_gbps"]
+    speed = "no GPU ran it, so there is no bandwidth" if rate is None else f"{rate:.0f} GB/s"
     click.echo(
-        f"The first kernel, vecadd, ran on {text.line(first['device']['name'])} and was verified: "
-        f"{result['bandwidth_gbps']:.0f} GB/s. Next: cudabench transpose"
+        f"The first kernel, vecadd, ran on {text.line(first['device']['name'])} and was verified: {speed}. "
+        "Next: cudabench transpose"
     )
     return 0
 

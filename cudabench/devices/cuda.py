@@ -21,7 +21,7 @@ from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.cuda_arrays import CudaArray
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import Objects, SurfaceObject, objects_of
-from cudabench.errors import DeviceError, OutOfMemory
+from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Rows, Source, Surface, TensorMap, Texture
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
@@ -325,6 +325,10 @@ class CudaDevice:
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
         """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""
+        if self.info.kind == "simulated":
+            raise DeviceUnusable(
+                "A library runs on a GPU alone, and this driver simulates one: install a GPU's driver."
+            )
         arch = "sm_" + self.info.compute_capability.replace(".", "")
         room = peers.Room(self.info.index or 0, arch, self._workspace)
         return peers.load(peer, operation, problem, room)

@@ -95,7 +95,7 @@ def _and_unit(result: Result) -> str:
     if longest.resource == "start":  # which is in the units' limits too, so that they say little of what those do
         return f"; of the units {name(unit)} has most to do"
     shown, among = short_time(unit.time_s, longest.time_s), _unit(longest.time_s)[1]
-    of = f", {unit.time_s / result.time.median_s:.0%} of the time" if result.time else ""
+    of = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
     return f"; of the units {name(unit)} has most to do, {shown} {among} at least{of}"
 
 
@@ -118,10 +118,10 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
         return ""
     longest = result.limits[0]
     what = name(longest)
-    if result.time is None:
+    if result.true_time is None:
         text = f"Held by {what}: {longest.detail}{_and_unit(result)}"
     else:
-        share = longest.time_s / result.time.median_s
+        share = longest.time_s / result.true_time.median_s
         if share < EXPLAINED:
             hints = [one for one in result.limits if one.resource in ("latency", "tail") or IN_L1 in one.detail]
             figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"

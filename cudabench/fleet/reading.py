@@ -220,15 +220,14 @@ def shards(name: str, text: bytes) -> list[Shard]:
     ceilings = [each for each in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(each, dict)]
     found = []
     for device in devices:
-        own = [
-            r for r in results if len(devices) < 2 or r.get("device") == f"{device.get('kind')}:{device.get('index')}"
-        ]
+        simulated = device.get("kind") in ("sim", "simulated")
+        label = f"{'sim' if device.get('kind') == 'sim' else 'cuda'}:{device.get('index')}"
+        own = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
         status, reason = _judged(own, ceilings)
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
-        simulated = device.get("kind") == "sim"
         values = () if simulated else (*_times(own), *_ceilings(ceilings))
         found.append(Shard(name, card, values, simulated, utc))
     return found

@@ -384,10 +384,10 @@ def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
 
 def _explained(result: Result) -> str:
     """Return how much of the time the longest limit explains, and its resource."""
-    if not result.limits or result.time is None:
+    if not result.limits or result.true_time is None:
         return NOTHING
     longest = result.limits[0]
-    return f"{percent(longest.time_s / result.time.median_s)} {verdict.name(longest)}"
+    return f"{percent(longest.time_s / result.true_time.median_s)} {verdict.name(longest)}"
 
 
 def _time(result: Result) -> str:

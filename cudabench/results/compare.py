@@ -32,6 +32,7 @@ COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
 # Verdicts on a change, which need the same problem on both sides
+WHERE = {"cuda": "on a GPU", "simulated": "through a simulated driver", "sim": "in the simulator"}  # by kind of device
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
 Scope = Literal["gpu", "hardware", "counts"]
@@ -202,7 +203,7 @@ def index(file: ResultsFile) -> dict[Key, Result]:
     for result in file.results:
         if result.status == "skipped":
             continue
-        kind = "sim" if result.device.startswith("sim") else "cuda" if result.device else _kind(file.device)
+        kind = "sim" if result.device.startswith("sim") else _kind(file.device_of(result))
         kernel = f"{result.kernel} {units.variant(result)}".rstrip()
         key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
         seen[key] += 1
@@ -246,7 +247,7 @@ def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
     """Return the sentence that names the first thing in which two files differ throughout."""
     before, after = list(before), list(after)
     texts: dict[str, Callable[[Key], str]] = {
-        "kind": lambda key: {"cuda": "on a GPU", "sim": "in the simulator"}[key.kind],
+        "kind": lambda key: WHERE[key.kind],
         "operation": lambda key: key.operation,
         "size": size_text,
         "dtype": lambda key: key.dtype,
@@ -351,6 +352,8 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
     if hazards and hazards.new > 0 == hazards.base:
         first = new.hazards[0] if new.hazards else None
         return Row(key, base, new, "wrong", reason=first.message if first else None, counts=counts)
+    if key.kind == "simulated":
+        return Row(key, base, new, "unclear", counts=counts, reason="a simulated driver made up the times")
     if key.kind == "sim":
         return Row(key, base, new, _counted(counts), counts=counts, reason=None if counts else "no counts in one file")
     if scope == "hardware":

@@ -620,11 +620,12 @@ def points(files: Sequence[ResultsFile]) -> list[Point]:
         for result in file.results:
             if result.status != "ok" or not result.flops or not result.bytes or under_another_roof(file, result):
                 continue
-            seconds = result.time.median_s if result.time else result.limits[0].time_s if result.limits else None
+            time = result.true_time
+            seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
             if seconds:
                 name = row_name(result, file.results)
                 rate = result.flops / seconds / 1e9
-                found.append(Point(name, result.flops / result.bytes, rate, result.time is not None))
+                found.append(Point(name, result.flops / result.bytes, rate, time is not None))
     return found
 
 

@@ -27,6 +27,11 @@ def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
         option = f"--{key.replace('_', '-')} {limit:g}"
         if result.verification is None:
             yield Missed(f"{result.kernel} is unverified, so it has nothing to hold against {option}", "add --expect")
+        elif result.true_time is None and result.time:
+            yield Missed(
+                f"{result.kernel} has no bandwidth to hold against {option}, since a simulated driver made up its time",
+                "choose a GPU with --device",
+            )
         elif figure is None:
             yield Missed(f"{result.kernel} has no bandwidth to hold against {option}", "say what it moves with --bytes")
         elif figure < limit:

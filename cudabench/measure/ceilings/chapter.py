@@ -48,6 +48,7 @@ VECTOR_BYTES = 16
 TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # that a block of a memory kernel moves in a turn
 WORD = 1 << 32
 ADDEND = 3  # of the atomics
+ORIN_START = 20  # instructions that ptxas lets every kernel for sm_87 begin with
 NEWEST = "10.0"  # whose multiprocessors stand for those that the table lacks
 A, B = 2, -1  # all elements of A and of B on the tensor cores
 
@@ -874,6 +875,8 @@ def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> 
     """Return what a microbenchmark's machine code must hold for a compute capability."""
     if benchmark.name == "tensor-fp64" and (9, 0) <= compute_capability < (10, 0):
         return replace(benchmark.claim, fmas={"DMMA": MMA_STEPS * CHAINS * 16 * 8 * 16})
+    if compute_capability == (8, 7) and not benchmark.claim.loop:
+        return replace(benchmark.claim, others=benchmark.claim.others + ORIN_START)
     return benchmark.claim
 
 

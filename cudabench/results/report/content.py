@@ -687,7 +687,10 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
             if limits:
                 rows.append((entry, run, result, limits))
     most = max(
-        (max(limits[0].time_s, result.time.median_s if result.time else 0.0) for _, _, result, limits in rows),
+        (
+            max(limits[0].time_s, result.true_time.median_s if result.true_time else 0.0)
+            for _, _, result, limits in rows
+        ),
         default=0.0,
     )
     if most <= 0:
@@ -702,9 +705,9 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
                 Limit(one.resource, units.seconds(one.time_s), one.time_s / most * 100, one.detail or "")
                 for one in limits
             ),
-            measured=result.time.median_s / most * 100 if result.time else None,
-            measured_text=units.seconds(result.time.median_s) if result.time else "",
-            share=units.percent(limits[0].time_s / result.time.median_s) if result.time else "",
+            measured=result.true_time.median_s / most * 100 if result.true_time else None,
+            measured_text=units.seconds(result.true_time.median_s) if result.true_time else "",
+            share=units.percent(limits[0].time_s / result.true_time.median_s) if result.true_time else "",
         )
         for entry, run, result, limits in rows
     )

@@ -217,10 +217,11 @@ def _issue(device: DeviceInfo, results: Sequence[Result]) -> list[tuple[str, flo
 
 def _dot(kind: _Kind, run: int, result: Result) -> _Dot | None:
     x, work = kind.x(result), kind.work(result)
-    seconds = result.time.median_s if result.time else result.limits[0].time_s if result.limits else None
+    time = result.true_time
+    seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
     if not x or not work or not seconds:
         return None
-    return _Dot(result, run, x, work / seconds / 1e9, result.time is None)
+    return _Dot(result, run, x, work / seconds / 1e9, time is None)
 
 
 def _chart(
