@@ -1,14 +1,16 @@
 """A job without the bodies of kernels that nobody asked for: the compiler's time goes into those that are.
 
-A file of 15 kernels takes 43 s where the one that is asked for takes 0.3 s. One of fewer than `LEAST` is compiled as it
-is: reading it would take as long.
+A file of 15 kernels takes 43 s where the one that is asked for takes 0.3 s. One with fewer than `LEAST`, or a
+short one, is compiled as it is: reading it would take as long.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
@@ -17,7 +19,7 @@ from cudabench.source.words import without_remarks
 from cudabench.toolchain import includes, names
 from cudabench.toolchain.record import Job
 
-LEAST = 4
+LEAST, SHORT = 4, 4000  # kernels, characters
 # Variables of this file alone: who else writes them decides what the compiler makes of those who read them.
 _OF_THIS_FILE = re.compile(
     r"\bstatic\b[^;{}()]*\b__(?:device|constant|managed)__[^;{}()]*[;=\[{]"
@@ -31,7 +33,8 @@ _WARNING = re.compile(
     r'(?: #177-D: (?:function|variable) "(?P<name>[^"\n]*)" was declared but never referenced)?'
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)", re.M)
-_CALLED = re.compile(r"(\w+)\s*\(|\b(?:struct|class|union)\s+(\w+)")
+_FUNCTION = re.compile(r"\b(?!__)(\w+)\s*\(")
+_CLASS = re.compile(r"\b(?:struct|class|union)\s+(\w+)")
 _LASTING = ("define", "undef", "include", "line", "error", "warning")
 
 
@@ -43,9 +46,9 @@ def only(job: Job) -> Job:
     Raises nothing: a text that the compiler refuses so has to be compiled as it is.
     """
     asked = {names.plain(name) for name in job.names}
-    if not asked or not all(asked) or job.source.count("__global__") < LEAST or "\r" in job.source:
+    if not asked or not all(asked) or job.source.count("__global__") < LEAST or len(job.source) < SHORT:
         return job
-    if any(map(_OF_THIS_FILE.search, (job.source, *includes.read(job).texts.values()))):
+    if "\r" in job.source or any(map(_OF_THIS_FILE.search, (job.source, *includes.read(job).texts.values()))):
         return job
     kernels = _kernels(job)
     called = {name for one in kernels for name in one.names - {one.name}}
@@ -82,12 +85,23 @@ def as_written(log: str, job: Job, shorter: Job) -> str:
 
 
 def _kernels(job: Job) -> list[Kernel]:
-    """Return the kernels of the file itself, as far as it can be read alone."""
+    """Return the kernels of the file itself, as far as it can be read."""
     try:
-        found = clang_parse.read(Task(job.filename, job.source)).file.kernels
+        found = clang_parse.read(_task(job)).file.kernels
     except CudabenchError:
         return []
-    return [one for one in found if job.source[one.start : one.end] == one.text and one.text.endswith("}")]
+    own = [one for one in found if not one.file and one.text.endswith("}")]
+    return [one for one in own if job.source[one.start : one.end] == one.text]
+
+
+def _task(job: Job) -> Task:
+    """Return what the parser is asked, as who plans a run has asked it: of a file of the user's, or of a chapter."""
+    folder = str(Path(job.filename).resolve().parent)
+    if folder not in job.include_dirs:
+        return Task(os.path.basename(job.filename), job.source)
+    beside = str(Path(job.filename).parent)
+    folders = tuple(one for one in job.include_dirs if one not in (folder, beside))
+    return Task(job.filename, job.source, beside, folders, job.defines, job.std)
 
 
 def _closed(text: str) -> bool:
@@ -104,7 +118,7 @@ def _declared(text: str) -> str:
 
 
 def _large_functions(plain: str) -> Iterator[str]:
-    """Yield the names of functions and classes of more words than become part of their callers, and what heads call."""
+    """Yield the names of functions and classes of more words than become part of their callers."""
     depth = head = start = 0
     for match in re.finditer(r"[;{}]", plain):
         if match[0] == "{":
@@ -116,6 +130,6 @@ def _large_functions(plain: str) -> Iterator[str]:
         elif match[0] == "}" and depth:
             depth -= 1
             if depth == 0 and len(re.findall(r"\w+", plain[start : match.end()])) > _INLINED:
-                yield from filter(None, (one[1] or one[2] for one in _CALLED.finditer(plain, head, start)))
+                yield from _FUNCTION.findall(plain, head, start)[:1] or _CLASS.findall(plain, head, start)[-1:]
         if depth == 0:
             head = match.end()
