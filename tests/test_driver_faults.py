@@ -22,7 +22,7 @@ import pytest
 from tests.conftest import Ran
 from tests.surface_cases import CASES, SOURCE
 from tests.test_hopper import COPY
-from tests.test_hostile_signals import ENDS, MOMENT_S, Signalled, marked, signals_are_heard
+from tests.test_hostile_signals import ENDS, MOMENT_S, Signalled, marked
 
 pytestmark = pytest.mark.driver
 Runner = Callable[..., Ran]
