@@ -142,7 +142,6 @@ def hanging(mark: str) -> list[int]:
     ]
 
 
-@pytest.mark.usefixtures(signals_are_heard.__name__)
 @pytest.mark.parametrize("number", ENDS)
 def test_ctrl_c(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM while a kernel hangs: what was finished before is shown and written, the rest is not there."""
