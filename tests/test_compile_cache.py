@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import cache, compiler, nvrtc
+from cudabench.toolchain import cache, compiler, nvrtc, stand_ins
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvrtc_version
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
@@ -63,6 +63,21 @@ def test_the_second_process_compiles_nothing(folder: Path, counted: Counted) -> 
     assert first.cubin
     assert first.resources["_Z1gPf"].registers > 0
     assert [path.suffix for path in folder.iterdir()] == [".compiled"]
+
+
+def test_headers_of_the_package(
+    folder: Path, counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands for a header that is nowhere is part of what an entry depends on."""
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    assert stand_ins.FOLDER in cache._FOLDERS
+    monkeypatch.setattr(cache, "_FOLDERS", (headers,))
+    for content, compiles in (("one", 1), ("one", 0), ("three", 1)):
+        (headers / "torch.h").write_text(content)
+        os.utime(headers / "torch.h", (1, 1))
+        cache.mark_of.cache_clear()
+        assert counted.during(lambda: compile_cubin(TEXT, "u.cu", defines={"T": "int"})) == compiles
 
 
 @pytest.mark.parametrize(

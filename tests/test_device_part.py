@@ -172,6 +172,17 @@ def test_a_fault_of_a_header_is_not_replaced(tmp_path: Path, inner: str) -> None
 
 
 @needs_nvrtc
+def test_an_unknown_word_may_be_of_the_device() -> None:
+    """A function whose head has a word of a missing header is not taken for one of the host, and left out."""
+    text = (
+        "#include <absent.h>\n__device__ int scale(float x) { return 7; }\nHD int scale(int x) { return x; }\n"
+        "__global__ void k(int *o) { o[0] = scale(o[0]); }\nint main() { return 0; }\n"
+    )
+    with pytest.raises(CompilerError, match=r"f\.cu:3: error"):
+        compile_cubin(text, "f.cu", names=["k"], backend="nvrtc")
+
+
+@needs_nvrtc
 def test_types_of_the_standard_library_in_a_class() -> None:
     """Functions for the host may take what only a host has values of, in a class whose object a kernel makes."""
     text = (

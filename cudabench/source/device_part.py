@@ -80,7 +80,8 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
     """
     work = functools.partial(_made, task, frozenset(kernels), frozenset(words), front)
     try:
-        return confined.call(work, seconds=limits.compile_seconds(), memory=clang_parse.MOST_BYTES)
+        seconds = min(clang_parse.MOST_SECONDS, limits.compile_seconds())
+        return confined.call(work, seconds=seconds, memory=clang_parse.MOST_BYTES)
     except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
         return None
 
@@ -120,7 +121,7 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
 
 @dataclass
 class _Piece:
-    """A declaration: its bytes, names, the classes it is a member of; `gone` are bodies of functions for the host."""
+    """A declaration: its bytes, the names by which code comes to it; `gone` are bodies of functions for the host."""
 
     start: int
     end: int
@@ -129,7 +130,7 @@ class _Piece:
     always: bool = False
     kernel: bool = False
     host: bool = False  # a function
-    faulty: bool = False  # in its head
+    faulty: bool = False  # in what it takes
     gone: list[tuple[int, int]] = field(default_factory=list)
     kept: bool = False
 
@@ -246,7 +247,12 @@ class _Reader:
             head = file.plain[start : body or end]
             piece.kernel = "__global__" in head or any(one.kind.name == "CUDAGLOBAL_ATTR" for one in _children(cursor))
             piece.host = not _on_device(cursor, head)
-            piece.faulty = any(start <= at < (body or end) for at in file.faults)
+            # In its parameters: in front of them an unknown word may say that it is for the device.
+            inside, front = (
+                any(first <= at < last for at in file.faults)
+                for first, last in ((cursor.location.offset, body or end), (start, cursor.location.offset))
+            )
+            piece.faulty = inside and not front
             member = cursor.semantic_parent is not None and cursor.semantic_parent.kind.name in _RECORDS
             if piece.host and member:
                 file.gone.append((start, end))
@@ -444,6 +450,6 @@ def _is_of_file(file: _File, piece: _Piece) -> bool:
                 return True
         elif cursor.kind.name in _FUNCTIONS and not piece.kernel:
             body = file.plain[piece.start : piece.end].partition("{")[2]
-            if re.search(r"\bstatic\b(?!\s+(?:const|constexpr)\b)", body):
+            if re.search(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)", body):
                 return True
     return False
