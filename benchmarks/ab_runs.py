@@ -21,7 +21,8 @@ import numpy as np
 
 from cudabench.devices.cuda import CudaDevice
 from cudabench.measure.ab import PairedRun
-from cudabench.model import Ab, Settings
+from cudabench.records.planned import Settings
+from cudabench.records.revisions import Ab
 from cudabench.results import ab
 from cudabench.userkernel.pair import pair
 from cudabench.userkernel.request import UserRequest

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cudabench import operations
-from cudabench.model import Case
 from cudabench.plan import cases
+from cudabench.records.planned import Case
 
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]

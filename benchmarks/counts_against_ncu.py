@@ -43,8 +43,9 @@ sys.path.insert(0, str(ROOT))
 
 from cudabench import operations, simulator  # noqa: E402
 from cudabench.explain import executed, machine_code, merged, moved  # noqa: E402
-from cudabench.model import ByValue, Case, Operation, Texture  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
+from cudabench.records.launch import ByValue, Texture  # noqa: E402
+from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.toolchain import cubin, nvdisasm  # noqa: E402
 
 ARCH = "sm_90"

@@ -26,7 +26,7 @@ from pathlib import Path
 from cudabench import operations
 from cudabench.cards.fleet import Card, Fleet, Load
 from cudabench.devices import probe
-from cudabench.model import DeviceInfo, Result, Timing, Verification
+from cudabench.records.results import DeviceInfo, Result, Timing, Verification
 from cudabench.results.file import ResultsFile, document_text
 
 KERNELS = 13

@@ -20,7 +20,8 @@ from cudabench.devices import Choice
 from cudabench.measure.fuzz import Fuzz
 from cudabench.measure.run import Listener
 from cudabench.measure.session import Lane
-from cudabench.model import Case, Operation, Result, Settings
+from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest
 
 KERNELS = """

@@ -19,8 +19,8 @@ from cudabench.devices.cuda import CudaDevice
 from cudabench.devices.protocol import Work
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.sampling import warm_up
-from cudabench.model import Case
 from cudabench.plan import cases
+from cudabench.records.planned import Case
 
 SECONDS = 0.2  # of sampling for each figure
 GROUP = 16  # samples of the kernel and of the copy in turn

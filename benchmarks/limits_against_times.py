@@ -29,8 +29,9 @@ from cudabench.cards.load import Card, load
 from cudabench.devices.sim import SimDevice
 from cudabench.explain.limits import LAUNCHED, NO_UNITS
 from cudabench.measure import limited
-from cudabench.model import Limit, Settings
 from cudabench.plan import cases
+from cudabench.records.planned import Settings
+from cudabench.records.results import Limit
 
 RESULTS = Path(__file__).parent / "results"
 BROKEN, EXPLAINED, APART = 0.97, 0.6, 0.1

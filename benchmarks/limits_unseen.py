@@ -39,7 +39,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from limits_against_times import Row, launched, summary, text  # noqa: E402
 from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 
-from cudabench.model import Case, Limit, Operation  # noqa: E402
+from cudabench.records.planned import Case, Operation  # noqa: E402
+from cudabench.records.results import Limit  # noqa: E402
 
 PROFILES = ("unseen", "unseen2", "attacks")
 UNSEEN = PROFILES[:2]
@@ -190,7 +191,7 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
     """Yield each kernel, the bytes that it must move and its limits, counted in the simulator of this machine."""
     from cudabench.devices.sim import SimDevice
     from cudabench.measure import limited
-    from cudabench.model import Settings
+    from cudabench.records.planned import Settings
 
     device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
     for name, profile in names.items():
@@ -219,7 +220,7 @@ def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
 def show(recorded: dict[str, Any], again: bool) -> None:
     """Print a card's table."""
     from cudabench.cards.load import like
-    from cudabench.model import DeviceInfo
+    from cudabench.records.results import DeviceInfo
 
     device, kernels = recorded["device"], recorded["kernels"]
     known = {spec.name for spec in fields(DeviceInfo)}

@@ -45,9 +45,9 @@ from cudabench import confined, operations
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
+from cudabench.records.planned import Case, Settings
 from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
 from cudabench.source.files import parse_text
 from cudabench.toolchain import nvrtc

@@ -26,8 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cudabench import operations  # noqa: E402
-from cudabench.model import ByValue, Case, Operation, Texture  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
+from cudabench.records.launch import ByValue, Texture  # noqa: E402
+from cudabench.records.planned import Case, Operation  # noqa: E402
 
 SIZES: dict[str, list[tuple[int, ...]]] = {
     "transpose": [(4096, 4096), (2048, 2048), (8192, 8192)],

@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench import operations
 from cudabench.measure import gpu_run
-from cudabench.model import Case, Operation, Result, Settings
 from cudabench.plan import cases
+from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.results import Result
 
 SETTINGS = Settings(cpu=False, min_time=0.1, max_time=0.5)
 

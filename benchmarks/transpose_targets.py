@@ -21,8 +21,8 @@ import numpy as np
 from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
 from cudabench.measure import verify
-from cudabench.model import Launch, Source
 from cudabench.plan import cases
+from cudabench.records.launch import Launch, Source
 
 SIZES = ["4096x4096", "8192x8192", "16384x16384", "32768x32768", "1000x3333", "10007x5003"]
 SECONDS = 1.0

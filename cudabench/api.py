@@ -26,9 +26,11 @@ from cudabench.cards import load as cards
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure.provenance import COMMAND
 from cudabench.measure.run import Outcome, Run
-from cudabench.model import Dim, Result, Settings, Watch
 from cudabench.plan import cases
 from cudabench.plan.series import Series
+from cudabench.records.launch import Dim
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
 from cudabench.results import file as files
 from cudabench.userkernel.request import UserRequest
@@ -177,7 +179,7 @@ def bench(
 
     `kernels` are names, ids or globs; none is the whole ladder. `block`, `grid` and `size` are numbers of threads,
     blocks and elements, x first in the first two. `options` are the operation's own (`{"radius": 3}`), `measuring`
-    the fields of `cudabench.model.Settings`: cache, min_time, max_time and timeout in seconds, min_samples, cpu,
+    the fields of `cudabench.records.planned.Settings`: cache, min_time, max_time and timeout in seconds, min_samples, cpu,
     cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, unless told; None for as
     many as the command takes.
 

@@ -12,7 +12,8 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.sim import argument_of
 from cudabench.measure.ceilings import chapter
-from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.records.launch import Launch, Source
+from cudabench.records.results import DeviceInfo
 from cudabench.toolchain import compiler
 from cudabench.toolchain.record import Compiled, Resources
 

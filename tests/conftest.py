@@ -27,8 +27,9 @@ from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
 from cudabench.measure import context, gpu_run, provenance, sampling
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
-from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.plan import chapters
+from cudabench.records.launch import Launch, Source
+from cudabench.records.results import DeviceInfo
 from cudabench.results import schema
 from cudabench.results.file import ResultsFile
 from cudabench.toolchain import nvdisasm

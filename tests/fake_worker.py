@@ -13,7 +13,7 @@ from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
 from cudabench.measure.session import Finished, Job, Refused, Started, Working
 from cudabench.measure.worker import printed_bytes
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 
 job: Job = Connection(int(sys.argv[1]), writable=False).recv()
 channel = Connection(int(sys.argv[2]), readable=False)

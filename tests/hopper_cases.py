@@ -300,7 +300,7 @@ def module_text(chosen: list[Case]) -> str:
 
 def on_gpu(chosen: list[Case], device: Any, first: int = 0) -> Iterator[list[Array]]:
     """Compile, and return the arrays after the launch of each case on a GPU, from the one numbered `first` on."""
-    from cudabench.model import Source
+    from cudabench.records.launch import Source
 
     names = kernel_names(chosen)
     module = device.load(Source("cases.cu", module_text(chosen)), {}, names)
@@ -309,7 +309,7 @@ def on_gpu(chosen: list[Case], device: Any, first: int = 0) -> Iterator[list[Arr
 
 def launched_on_gpu(device: Any, module: Any, name: str, case: Case) -> list[Array]:
     """Return the arrays after a case's launch."""
-    from cudabench.model import Launch, TensorMap
+    from cudabench.records.launch import Launch, TensorMap
 
     pointers, arguments = {}, []
     for place, value in enumerate(case.arguments):

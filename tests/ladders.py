@@ -20,10 +20,11 @@ from cudabench.errors import OutOfMemory, UsageError
 from cudabench.measure import verify
 from cudabench.measure.context import constants_of
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, Operation, Problem, Settings, dim_text
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.plan import cases
 from cudabench.plan.cases import Request
+from cudabench.records.launch import dim_text
+from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.simulator import load
 from cudabench.toolchain import compiler
 from cudabench.toolchain.compiler import nvrtc_version

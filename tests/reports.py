@@ -11,9 +11,9 @@ from typing import Any
 
 from cudabench import devices, operations
 from cudabench.measure.run import Run
-from cudabench.model import Settings
 from cudabench.plan import cases
 from cudabench.plan.series import Series
+from cudabench.records.planned import Settings
 from cudabench.results.file import ResultsFile, load, parse
 from cudabench.results.stats import summarize
 

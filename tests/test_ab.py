@@ -18,7 +18,9 @@ from cudabench.devices import Choice
 from cudabench.errors import DeviceUnusable
 from cudabench.measure.ab import SAME_CODE, PairedRun
 from cudabench.measure.context import describe
-from cudabench.model import Launch, Result, Settings
+from cudabench.records.launch import Launch
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
 from cudabench.results import ab, stats
 from cudabench.toolchain import compiler
 from cudabench.toolchain.compiler import nvrtc_version

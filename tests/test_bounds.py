@@ -17,7 +17,7 @@ from cudabench.devices import Choice
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import excesses, wasted
 from cudabench.measure import simulated_run, sweep
-from cudabench.model import Access, Hazard, Limit, Result, Verification
+from cudabench.records.results import Access, Hazard, Limit, Result, Verification
 from cudabench.render import table
 from cudabench.results import headlines
 from tests.conftest import Ran

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import run
-from cudabench.model import Case
 from cudabench.operations import transpose
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
+from cudabench.records.planned import Case
 from cudabench.source.files import parse_text, without_kernels
 
 TRANSPOSE = operations.get("transpose")

@@ -21,8 +21,8 @@ from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, Usag
 from cudabench.measure import ceilings as package
 from cudabench.measure.ceilings import board, chapter, code, gpu, run, theory
 from cudabench.measure.ceilings.chapter import Extent
-from cudabench.model import DeviceInfo
 from cudabench.occupancy import capability
+from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile, load, load_named, parse

@@ -16,8 +16,8 @@ from cudabench import children, operations
 from cudabench.devices import Choice
 from cudabench.fleet import reading
 from cudabench.measure import session
-from cudabench.model import Settings
 from cudabench.plan import cases
+from cudabench.records.planned import Settings
 from cudabench.toolchain.compiler import nvrtc_version
 
 NAMES = ("cudabench", "json", "multiprocessing", "numpy", "pickle", "random", "runpy", "signal", "tempfile", "types")

@@ -110,7 +110,7 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
 def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU is unusable only where both compilers are missing; NVRTC alone serves it, if it knows the architecture."""
     from cudabench.devices import choose, probe
-    from cudabench.model import DeviceInfo
+    from cudabench.records.results import DeviceInfo
     from cudabench.toolchain import compiler, toolkit
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
@@ -300,7 +300,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
     """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
     from cudabench.devices import probe
     from cudabench.measure import context, session
-    from cudabench.model import DeviceInfo
+    from cudabench.records.results import DeviceInfo
     from cudabench.results import stats
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
@@ -349,7 +349,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
     from cudabench.devices import probe
     from cudabench.measure import context, session
-    from cudabench.model import DeviceInfo, Verification
+    from cudabench.records.results import DeviceInfo, Verification
     from cudabench.results import stats
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Access, DeviceInfo, Hazard, MachineCode, Result
+from cudabench.records.results import Access, DeviceInfo, Hazard, MachineCode, Result
 from cudabench.results import compare, ratio, stats
 from cudabench.results import file as results
 from cudabench.results.file import ResultsFile

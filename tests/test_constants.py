@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, Kernel, Operation, Settings
 from cudabench.plan import cases, chapters, constants
 from cudabench.plan.cases import Request
 from cudabench.plan.constants import Constants, Macro, NotANumber
+from cudabench.records.planned import Case, Kernel, Operation, Settings
 from tests.ladders import needs_compiler, simulator
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudabench.measure import floors
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.symbols import plain_name
 from cudabench.toolchain.cubin import declared_at
 

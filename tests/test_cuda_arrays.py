@@ -9,7 +9,7 @@ import pytest
 from cudabench.devices import cuda_arrays
 from cudabench.devices.textures import objects_of
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import Surface, Texture
+from cudabench.records.launch import Surface, Texture
 
 
 class Driver:

@@ -14,9 +14,9 @@ import pytest
 from cudabench import cli
 from cudabench.errors import CudabenchError
 from cudabench.explain.code import Place, places_of
-from cudabench.model import CodeDifference, CodeFigures
 from cudabench.occupancy import occupancy
 from cudabench.plan.revisions import checked_out
+from cudabench.records.revisions import CodeDifference, CodeFigures
 from cudabench.results import diff
 from cudabench.results import file as results
 from cudabench.results.export import difference

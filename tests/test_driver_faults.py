@@ -360,7 +360,7 @@ from pathlib import Path
 import numpy as np
 from cudabench.devices import cuda
 from cudabench.errors import CudabenchError
-from cudabench.model import Launch, Source
+from cudabench.records.launch import Launch, Source
 
 def main():
     protocol = Path("protocol.cu")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.explain import accesses, drawings
-from cudabench.model import Access, Result
+from cudabench.records.results import Access, Result
 from cudabench.toolchain import nvdisasm
 from tests.conftest import Ran
 
@@ -206,7 +206,7 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
 
     from rich.console import Console
 
-    from cudabench.model import Pattern
+    from cudabench.records.results import Pattern
     from cudabench.render import explanation
 
     row = Access(

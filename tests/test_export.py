@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError
-from cudabench.model import Hazard, Result
+from cudabench.records.results import Hazard, Result
 from cudabench.results.export import FORMATS, export
 from cudabench.results.export.run import Run
 from cudabench.results.file import ResultsFile

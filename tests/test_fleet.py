@@ -29,7 +29,7 @@ from cudabench.cards.fleet import Card, Fleet, Load, Rule
 from cudabench.devices import probe
 from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.render import fleet_page
 from cudabench.results import file as results
 from tests.conftest import Ran

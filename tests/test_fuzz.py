@@ -14,7 +14,7 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import fuzz, precision, session
 from cudabench.measure.run import Listener
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest

@@ -223,7 +223,7 @@ def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> No
 def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
     """The record of what is launched has its machine code, and the driver's figures are those of ptxas."""
     from cudabench.devices.cuda import CudaDevice
-    from cudabench.model import Source
+    from cudabench.records.launch import Source
 
     text = "template <class T> __global__ void f(T *x) { __shared__ T s[64]; s[threadIdx.x] = x[0]; x[1] = s[7]; }"
     with CudaDevice(0) as device:

@@ -16,7 +16,7 @@ import pytest
 
 from cudabench import simulator
 from cudabench.devices import sim
-from cudabench.model import Launch, Source, Texture
+from cudabench.records.launch import Launch, Source, Texture
 from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 
 Array = np.ndarray[Any, Any]

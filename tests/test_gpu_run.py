@@ -20,8 +20,9 @@ from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.sampling import SmClock, enough, hot_runs, slower_inputs, warm_up
-from cudabench.model import Case, MachineCode, Result, Settings, Tolerance
 from cudabench.plan import cases
+from cudabench.records.planned import Case, Settings, Tolerance
+from cudabench.records.results import MachineCode, Result
 from tests.conftest import FAKE, FakeDevice
 
 ROWS, COLS = 33, 127

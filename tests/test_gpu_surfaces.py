@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench.model import Launch, Source, Surface, Texture
+from cudabench.records.launch import Launch, Source, Surface, Texture
 from cudabench.userkernel.textures import MOST
 from tests.surface_cases import BEYOND, CASES, SOURCE, WRONG
 from tests.test_gpu_files import run

@@ -20,7 +20,7 @@ from cudabench import confined
 from cudabench.devices import cuda, probe
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from cudabench.results import stats
 from cudabench.symbols import readable
 from cudabench.toolchain import compiler, limits, nvrtc, toolkit

@@ -15,7 +15,8 @@ from cudabench.measure import context, gpu_run
 from cudabench.measure.buffers import ROTATION_BYTES, turned
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.verify import zeros_pass
-from cudabench.model import Result, Settings, Tolerance
+from cudabench.records.planned import Settings, Tolerance
+from cudabench.records.results import Result
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice

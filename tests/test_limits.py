@@ -27,8 +27,9 @@ from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
 from cudabench.plan import cases, chapters
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import DeviceInfo, Limit, Result, Timing
 from cudabench.render import table
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile, load

@@ -17,9 +17,10 @@ from cudabench.errors import OutOfMemory
 from cudabench.measure import session
 from cudabench.measure.context import describe
 from cudabench.measure.run import Listener, Run
-from cudabench.model import CpuTime, DeviceInfo, Settings
 from cudabench.plan import cases
 from cudabench.plan.series import Series
+from cudabench.records.planned import Settings
+from cudabench.records.results import CpuTime, DeviceInfo
 
 CPU = CpuTime(1.0, None, 1, "NumPy")
 

@@ -10,8 +10,8 @@ import pytest
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure import verify
-from cudabench.model import ByValue, TensorMap
 from cudabench.operations import blas, matmul
+from cudabench.records.launch import ByValue, TensorMap
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler, problem, simulated
 

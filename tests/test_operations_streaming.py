@@ -17,8 +17,8 @@ from cudabench import operations
 from cudabench.devices.sim import poisoned
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
-from cudabench.model import Problem
 from cudabench.operations import blur, distance, images, matvec, pi
+from cudabench.records.planned import Problem
 from tests.ladders import build, needs_compiler, problem, simulated, simulator
 
 # References ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Result, Settings
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
 from cudabench.toolchain.compiler import compile_ptx
 from tests.ladders import build, needs_compiler, simulated, simulator
 

@@ -12,9 +12,9 @@ import pytest
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure.modules import Linked, load
-from cudabench.model import Operation
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
+from cudabench.records.planned import Operation
 from cudabench.source.files import parse_text, without_kernels
 from tests.ladders import needs_compiler
 

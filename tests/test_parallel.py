@@ -18,7 +18,7 @@ import pytest
 from cudabench import confined
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import parallel
-from cudabench.model import Buffer
+from cudabench.records.planned import Buffer
 from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 

@@ -17,9 +17,10 @@ import pytest
 from cudabench import cli, operations, peers
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.model import LIBRARIES, Case, Operation, Peer, Problem, Result, Settings
 from cudabench.peers import call as calls
 from cudabench.plan import cases
+from cudabench.records.planned import LIBRARIES, Case, Operation, Peer, Problem, Settings
+from cudabench.records.results import Result
 from tests.conftest import FakeDevice
 
 ROWS, COLS = 33, 127

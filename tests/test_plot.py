@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Limit, Result
+from cudabench.records.results import Limit, Result
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards

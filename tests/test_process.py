@@ -21,7 +21,7 @@ import pytest
 from cudabench import confined, operations
 from cudabench.fleet import shard
 from cudabench.measure import session
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from tests import ladders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +98,7 @@ from cudabench.cli import process
 from cudabench.devices import Choice
 from cudabench.measure import session
 from cudabench.measure.run import Run
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from cudabench.measure import provenance
-from cudabench.model import Source
 from cudabench.plan import chapters
+from cudabench.records.launch import Source
 from cudabench.results.file import load
 from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran

@@ -8,7 +8,8 @@ import pytest
 
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
-from cudabench.model import Case, Launch, Problem, Source
+from cudabench.records.launch import Launch, Source
+from cudabench.records.planned import Case, Problem
 from cudabench.toolchain import compiler, nvrtc
 from cudabench.toolchain.compiler import RefusedAsCode, compile_cubin, nvrtc_version
 from cudabench.toolchain.record import Job

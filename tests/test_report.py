@@ -13,7 +13,8 @@ import pytest
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import recorded
-from cudabench.model import Branch, CodeDifference, Counted, Hazard, Imbalance, Limit, Result, Step
+from cudabench.records.results import Branch, Counted, Hazard, Imbalance, Limit, Result, Step
+from cudabench.records.revisions import CodeDifference
 from cudabench.results import file as results
 from cudabench.results import report
 from cudabench.results.file import ResultsFile

@@ -15,9 +15,10 @@ import pytest
 from cudabench import operations
 from cudabench.errors import CudabenchError
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.model import DeviceInfo, Result, Settings
 from cudabench.outputs import check_target
 from cudabench.plan import cases
+from cudabench.records.planned import Settings
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import thresholds
 from cudabench.results.file import ResultsFile, parse
 from tests.conftest import FakeDevice, on_cards

@@ -18,7 +18,7 @@ import pytest
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
@@ -1154,7 +1154,7 @@ def test_structs_are_packed_where_pycuda_puts_them() -> None:
     import struct
 
     from cudabench.devices.cuda import packing
-    from cudabench.model import ByValue
+    from cudabench.records.launch import ByValue
 
     arguments = [np.int32(1), ByValue(b"a" * 16, 16), np.int8(2), ByValue(b"b" * 12, 4), "x", ByValue(b"c" * 8, 8)]
     layout = "".join(one if isinstance(one, str) else one.char for one in packing(arguments))

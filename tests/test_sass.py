@@ -23,8 +23,9 @@ from cudabench.errors import DeviceUnusable
 from cudabench.explain import executed, machine_code, merged, moved
 from cudabench.measure import context, floors
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, DeviceInfo, Settings
 from cudabench.plan import cases
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import DeviceInfo
 from cudabench.simulator.count import detours
 from cudabench.toolchain import compiler, cubin, nvdisasm, sass
 from cudabench.toolchain.record import Compiled

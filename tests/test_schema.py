@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import jsonschema_rs
 import pytest
 
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import schema as schemas
 from cudabench.results.file import ResultsFile, parse
 from cudabench.results.warnings import KINDS, warning

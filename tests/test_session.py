@@ -13,8 +13,9 @@ from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.measure import session
-from cudabench.model import Result, Settings
 from cudabench.plan import cases
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
 
 
 @pytest.fixture(autouse=True)

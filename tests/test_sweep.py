@@ -18,8 +18,10 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import session, sweep
 from cudabench.measure.context import describe
-from cudabench.model import WARP, Access, Case, DeviceInfo, Dim, Result, Settings
 from cudabench.plan.cases import Request
+from cudabench.records.launch import WARP, Dim
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import Access, DeviceInfo, Result
 from cudabench.results import stats
 from tests.conftest import Ran
 

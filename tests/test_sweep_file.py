@@ -17,8 +17,9 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import session
 from cudabench.measure.context import describe
-from cudabench.model import Case, DeviceInfo, Result
 from cudabench.plan.space import values_of
+from cudabench.records.planned import Case
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import stats
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel.request import UserRequest

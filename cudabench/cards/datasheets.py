@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 
 # Bytes of the L2 that one of its slices holds, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
 # slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.model import Ab
     from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
+    from cudabench.records.revisions import Ab
 
 HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.model import Result
+    from cudabench.records.results import Result
     from cudabench.userkernel.every import Every
 
 HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of

@@ -19,9 +19,10 @@ from cudabench.errors import CudabenchError, DeviceUnusable, UsageError, did_you
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
-    from cudabench.model import CodeDifference, Result
     from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
+    from cudabench.records.results import Result
+    from cudabench.records.revisions import CodeDifference
     from cudabench.results.diff import Chosen, Failure, Pair, Side
     from cudabench.results.file import ResultsFile
     from cudabench.userkernel.request import UserRequest
@@ -175,7 +176,7 @@ def _request(checkout: Checkout, given: Mapping[str, Any], defines: Mapping[str,
 
 
 def _side(checkout: Checkout, request: UserRequest) -> Side:
-    from cudabench.model import Source
+    from cudabench.records.launch import Source
     from cudabench.results.diff import Side
     from cudabench.source.files import text_of
 
@@ -299,7 +300,7 @@ def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded:
     from cudabench.errors import NoRoom, UnsupportedFeature
     from cudabench.measure.context import describe
     from cudabench.measure.run import Run
-    from cudabench.model import Settings
+    from cudabench.records.planned import Settings
 
     series = _series(chosen, request)
     launch = Run(
@@ -321,7 +322,7 @@ def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new:
     from cudabench.devices import Choice, probe
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
-    from cudabench.model import Settings
+    from cudabench.records.planned import Settings
     from cudabench.results.file import ResultsFile
 
     asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}

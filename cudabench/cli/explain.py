@@ -20,8 +20,9 @@ from cudabench.errors import UsageError
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.model import Case, Watch
     from cudabench.plan.series import Series
+    from cudabench.records.planned import Case
+    from cudabench.records.results import Watch
 
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
 

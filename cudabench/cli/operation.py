@@ -24,7 +24,8 @@ from cudabench.errors import (
     DeviceUnusable,
     UsageError,
 )
-from cudabench.model import Operation, Result, Settings
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import Result
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card

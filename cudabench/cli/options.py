@@ -14,7 +14,7 @@ from cudabench.cli import complete
 from cudabench.cli.arguments import Finite
 from cudabench.cli.pricing import price_option
 from cudabench.errors import UsageError
-from cudabench.model import Settings
+from cudabench.records.planned import Settings
 from cudabench.results.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:

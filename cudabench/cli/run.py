@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from cudabench.cards.load import Card
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
-    from cudabench.model import Result, Settings
     from cudabench.plan.series import Series
+    from cudabench.records.planned import Settings
+    from cudabench.records.results import Result
     from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.measure.sweep import Final
-    from cudabench.model import Operation, Result
     from cudabench.plan.space import Axis, Plan, Point
+    from cudabench.records.planned import Operation
+    from cudabench.records.results import Result
     from cudabench.userkernel.space import Space
 
 HELP = """Measure one kernel over many blocks, macros, template arguments and sizes; the best points again, in turns.

@@ -22,7 +22,8 @@ from cudabench.devices.cuda_arrays import CudaArray
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import Objects, SurfaceObject, objects_of
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
-from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Rows, Source, Surface, TensorMap, Texture
+from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
+from cudabench.records.planned import Operation, Peer, Problem
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Resources

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import Surface, Texture
+from cudabench.records.launch import Surface, Texture
 
 # cuda.h: CUarray_format, CUmemorytype, CUresult
 FORMATS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.errors import NotEnoughMemory
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 
 # Numbers of CUdevice_attribute in cuda.h.
 CLOCK_RATE_KHZ = 13

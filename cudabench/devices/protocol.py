@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudabench.model import DeviceInfo, Launch, Operation, Peer, Problem, Source
+from cudabench.records.launch import Launch, Source
+from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.records.results import DeviceInfo
 from cudabench.toolchain.record import Resources
 
 Work = Callable[[], None]

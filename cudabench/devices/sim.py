@@ -16,22 +16,10 @@ from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.launchable import MAX_THREADS_PER_BLOCK
-from cudabench.model import (
-    LARGE,
-    POISON,
-    ByValue,
-    Case,
-    DeviceInfo,
-    Dim,
-    Launch,
-    Rows,
-    StateVariable,
-    Surface,
-    TensorMap,
-    Texture,
-    Watch,
-)
 from cudabench.occupancy import Occupancy, capability, check_resident, occupancy
+from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
+from cudabench.records.planned import Case
+from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.errors import remedy
 from cudabench.symbols import plain_name, readable

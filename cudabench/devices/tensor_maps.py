@@ -7,7 +7,7 @@ from typing import Any
 
 from cudabench.devices.modules import check
 from cudabench.errors import DeviceError
-from cudabench.model import TensorMap
+from cudabench.records.launch import TensorMap
 
 MAP_BYTES, ALIGNMENT = 128, 64
 # cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudabench.devices.cuda_arrays import FORMATS, CudaArray, call, extents
-from cudabench.model import Surface, Texture
+from cudabench.records.launch import Surface, Texture
 
 # cuda.h: CUaddress_mode, CUfilter_mode, CUresourcetype
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cudabench.model import Dim
+from cudabench.records.launch import Dim
 from cudabench.simulator.count import banks
 from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount

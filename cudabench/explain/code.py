@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cudabench.errors import UsageError
 from cudabench.explain import machine_code
-from cudabench.model import CodeFigures
 from cudabench.occupancy import Occupancy, occupancy
+from cudabench.records.revisions import CodeFigures
 from cudabench.toolchain import cubin, nvdisasm
 from cudabench.toolchain.record import Compiled
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
 from cudabench.plan import constants
+from cudabench.records.planned import Buffer, Case
+from cudabench.records.results import BankRequest, ThreadAccess
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
 from cudabench.source.types import numpy_type
 

@@ -51,7 +51,8 @@ from cudabench.cards.load import Card
 from cudabench.cards.rates import SCHEDULERS, at_most
 from cudabench.explain import executed
 from cudabench.explain.machine_code import pipe
-from cudabench.model import Dim, Limit
+from cudabench.records.launch import Dim
+from cudabench.records.results import Limit
 from cudabench.toolchain.sass import Function, Instruction
 
 if TYPE_CHECKING:

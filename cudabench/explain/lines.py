@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cudabench.model import Access, Pattern
+from cudabench.records.results import Access, Pattern
 
 
 def by_line(rows: Sequence[Access]) -> list[Access]:

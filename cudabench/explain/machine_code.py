@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.explain import executed
-from cudabench.model import MachineCode
+from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
 from cudabench.simulator.report import Access
 from cudabench.toolchain import cubin, nvdisasm

@@ -12,20 +12,9 @@ from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.drawings import Tile, bank_requests, of
 from cudabench.explain.machine_code import Kernel
-from cudabench.model import (
-    WARP,
-    BankRequest,
-    Buffer,
-    Case,
-    LineCode,
-    Rows,
-    Step,
-    Surface,
-    TensorMap,
-    Texture,
-    WarpElements,
-    Watch,
-)
+from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
+from cudabench.records.planned import Buffer, Case
+from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
 from cudabench.toolchain import nvdisasm
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from cudabench.explain.limits import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
-from cudabench.model import Limit, Result
+from cudabench.records.results import Limit, Result
 
 SHOWN = 3  # limits of the line; others are in the results file
 WORTH = 0.1  # of the longest: shorter ones tell nothing

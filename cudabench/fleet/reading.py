@@ -26,8 +26,8 @@ from cudabench import children, interrupts, outputs
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
-from cudabench.model import dim_text
 from cudabench.reading import parse_json
+from cudabench.records.launch import dim_text
 from cudabench.results.file import SCHEMA
 
 parsed: Callable[[bytes], Any] = json.loads

@@ -33,7 +33,7 @@ from cudabench.errors import (
 )
 from cudabench.fleet import place
 from cudabench.fleet.nvml import Nvml
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.results import file as results
 
 LOOK_S = 0.5  # between two looks at the cards from outside

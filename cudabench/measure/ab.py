@@ -33,7 +33,8 @@ from cudabench.measure.gpu_run import (
 from cudabench.measure.run import Run
 from cudabench.measure.sampling import SmClock, hot_runs, slower_inputs, timing_warnings, warm_up
 from cudabench.measure.session import Finished
-from cudabench.model import Case, Result, Timing, Warning
+from cudabench.records.planned import Case
+from cudabench.records.results import Result, Timing, Warning
 from cudabench.results import stats
 from cudabench.results.ab import settled
 from cudabench.results.warnings import warning

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from cudabench.model import Case, Result, Settings
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import Result
 
 
 @dataclass(frozen=True)

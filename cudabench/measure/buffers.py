@@ -23,7 +23,8 @@ import numpy as np
 
 from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
-from cudabench.model import LARGE, POISON, Buffer, Operation, Problem
+from cudabench.records.launch import LARGE, POISON
+from cudabench.records.planned import Buffer, Operation, Problem
 
 MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger

@@ -11,26 +11,19 @@ import numpy as np
 
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
-from cudabench.model import (
-    POISON,
-    WARP,
-    Baseline,
-    Buffer,
-    Case,
+from cudabench.occupancy import capability
+from cudabench.records.launch import POISON, WARP
+from cudabench.records.planned import Baseline, Buffer, Case, Operation, Problem, Settings, Tolerance
+from cudabench.records.results import (
     CpuTime,
     DeviceInfo,
     Hazard,
     MachineCode,
-    Operation,
-    Problem,
     Result,
-    Settings,
     StateVariable,
-    Tolerance,
     Verification,
     Warning,
 )
-from cudabench.occupancy import capability
 from cudabench.results.warnings import warning
 
 Arrays = dict[str, np.ndarray]

@@ -13,7 +13,8 @@ from cudabench.errors import CudabenchError
 from cudabench.explain import drawings, machine_code, recorded
 from cudabench.measure import limited
 from cudabench.measure.simulated_run import access_rows
-from cudabench.model import Case, Counted, DeviceInfo, MachineCode, Operation, Problem, Result, Settings
+from cudabench.records.planned import Case, Operation, Problem, Settings
+from cudabench.records.results import Counted, DeviceInfo, MachineCode, Result
 from cudabench.results.warnings import warning
 
 _Counts = dict[str, dict[int, simulator.Executed]]  # by PTX function and PTX line

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cudabench.cards.rates import PER_CLOCK
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
 # Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.

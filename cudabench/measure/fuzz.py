@@ -21,8 +21,9 @@ from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import precision, session
 from cudabench.measure.run import Listener, Run
-from cudabench.model import Result, Settings
 from cudabench.plan.series import Series
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
 from cudabench.userkernel import arguments, expressions, plan
 from cudabench.userkernel.problem import UserProblem
 from cudabench.userkernel.request import UserRequest

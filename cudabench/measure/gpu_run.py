@@ -61,16 +61,10 @@ from cudabench.measure.sampling import (
     warm_up,
 )
 from cudabench.measure.state import KernelState
-from cudabench.model import (
-    Case,
-    Hazard,
-    Launch,
-    Result,
-    Timing,
-    Verification,
-    Warning,
-)
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
+from cudabench.records.launch import Launch
+from cudabench.records.planned import Case
+from cudabench.records.results import Hazard, Result, Timing, Verification, Warning
 from cudabench.results import stats
 from cudabench.results.warnings import warning
 

@@ -11,8 +11,9 @@ from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
 from cudabench.explain import limits, merged, moved
 from cudabench.measure.context import constants_of
-from cudabench.model import CardLimits, Case, Limit, Operation, Problem, Settings, Watch
 from cudabench.occupancy import occupancy
+from cudabench.records.planned import Case, Operation, Problem, Settings
+from cudabench.records.results import CardLimits, Limit, Watch
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.sass import Function
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudabench.devices.protocol import Device, Module, Variable
-from cudabench.model import Case, Warning
+from cudabench.records.planned import Case
+from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
 from cudabench.toolchain.record import Resources
 

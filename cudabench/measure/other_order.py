@@ -16,7 +16,7 @@ import numpy as np
 from cudabench.devices import sim
 from cudabench.errors import CudabenchError
 from cudabench.measure.context import Arrays
-from cudabench.model import Warning
+from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
 from cudabench.simulator import BudgetExceeded, Hazard
 

@@ -12,7 +12,9 @@ from cudabench.devices.protocol import Work
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet
 from cudabench.measure.context import Arrays, InputSet
-from cudabench.model import POISON, Operation, Verification
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Operation
+from cudabench.records.results import Verification
 
 ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing

@@ -22,7 +22,8 @@ import numpy as np
 
 from cudabench import confined
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Buffer, Case, Result
+from cudabench.records.planned import Buffer, Case
+from cudabench.records.results import Result
 
 VARIABLE = "CUDABENCH_JOBS"
 EACH_BYTES = 1 << 30  # what a simulation takes besides copies of the buffers,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cudabench.reading import check_regular
 
 if TYPE_CHECKING:
-    from cudabench.model import Source
+    from cudabench.records.launch import Source
 
 GIT_TIMEOUT_S = 2.0
 

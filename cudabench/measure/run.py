@@ -26,8 +26,9 @@ from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.budget import Budget
 from cudabench.measure.context import describe
-from cudabench.model import Case, CpuTime, Operation, Result, Settings, Watch
 from cudabench.plan.series import Series
+from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.results import CpuTime, Result, Watch
 from cudabench.results.file import ResultsFile
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds

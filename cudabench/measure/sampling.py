@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cudabench.model import DeviceInfo, Result, Settings, Timing, Warning
+from cudabench.records.planned import Settings
+from cudabench.records.results import DeviceInfo, Result, Timing, Warning
 from cudabench.results import stats
 from cudabench.results.warnings import warning
 

@@ -19,8 +19,8 @@ import numpy as np
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure.run import Run
 from cudabench.measure.sweep import cost, identity, take
-from cudabench.model import Result
 from cudabench.plan.space import Axis, Plan, Refusal, Values
+from cudabench.records.results import Result
 from cudabench.userkernel.space import Space
 
 EVALUATIONS = 100

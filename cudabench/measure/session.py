@@ -28,7 +28,8 @@ from cudabench.cards.load import Card
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.measure.budget import Budget
-from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings, Watch
+from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 from cudabench.toolchain import limits
 
 if TYPE_CHECKING:

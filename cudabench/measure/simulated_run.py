@@ -37,23 +37,21 @@ from cudabench.measure.context import (
 )
 from cudabench.measure.limited import as_loaded, by_card, merged_in
 from cudabench.measure.modules import code_warnings
-from cudabench.model import (
+from cudabench.occupancy import Occupancy, capability
+from cudabench.records.launch import Dim
+from cudabench.records.planned import Case, Operation, Problem
+from cudabench.records.results import (
     Access,
     Branch,
-    Case,
-    Dim,
     Hazard,
     Imbalance,
     MachineCode,
-    Operation,
     Pattern,
-    Problem,
     Result,
     StateVariable,
     Warning,
     Watch,
 )
-from cudabench.occupancy import Occupancy, capability
 from cudabench.results.warnings import warning
 from cudabench.toolchain import limits, nvdisasm
 from cudabench.toolchain.limits import CompilerStopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.devices.protocol import Device, Variable, Work
-from cudabench.model import StateVariable
+from cudabench.records.results import StateVariable
 
 ALWAYS_BYTES = 1 << 20  # of variables are set back before every sample; larger ones only once a launch changed them
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from cudabench import simulator
 from cudabench.devices import sim
 from cudabench.explain import barriers
-from cudabench.model import Case, Warning
+from cudabench.records.planned import Case
+from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled

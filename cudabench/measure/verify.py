@@ -8,7 +8,8 @@ from functools import reduce
 import numpy as np
 
 from cudabench.floats import from_bfloat16
-from cudabench.model import Mismatch, Tolerance, Verification
+from cudabench.records.planned import Tolerance
+from cudabench.records.results import Mismatch, Verification
 
 CHUNK = 1 << 22  # elements; keeps the temporaries of a comparison in tens of megabytes
 

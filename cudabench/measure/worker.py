@@ -14,7 +14,7 @@ from typing import Any
 from cudabench.devices.protocol import Device
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import Event, Finished, Job, Measured, Other, Refused, Started, Working
-from cudabench.model import Case, Operation
+from cudabench.records.planned import Case, Operation
 
 HEARTBEAT_S = 0.1
 

@@ -11,25 +11,12 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import (
-    WARP,
-    Baseline,
-    Buffer,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Option,
-    Peer,
-    Problem,
-    Tolerance,
-    cdiv,
-)
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number
+from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

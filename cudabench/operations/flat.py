@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 
-from cudabench.model import Dim, Geometry, cdiv
+from cudabench.records.launch import Dim, cdiv
+from cudabench.records.planned import Geometry
 
 # The threads of a kernel that strides: four times what 132 SMs hold at once, so that the last blocks to end leave few
 # SMs idle, whatever the GPU. --grid sets another number.

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
+from cudabench.records.launch import Dim, cdiv
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

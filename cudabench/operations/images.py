@@ -12,8 +12,8 @@ import numpy as np
 
 from cudabench import outputs
 from cudabench.errors import CudabenchError
-from cudabench.model import Option
 from cudabench.reading import check_regular
+from cudabench.records.planned import Option
 
 OPTIONS = (
     Option("image", str, None, "FILE", "Take this picture; the size is its own."),

@@ -6,21 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.model import (
-    Baseline,
-    Buffer,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Option,
-    Problem,
-    Texture,
-    Tolerance,
-)
 from cudabench.operations.flat import in_strips, one_each, striding
 from cudabench.operations.inputs import random_array
+from cudabench.records.launch import Dim, Launch, Texture
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

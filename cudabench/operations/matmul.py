@@ -11,25 +11,12 @@ import numpy as np
 
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import (
-    Baseline,
-    Buffer,
-    ByValue,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Peer,
-    Problem,
-    TensorMap,
-    Tolerance,
-    cdiv,
-)  # fmt: skip
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import MAX_WARPS, needs_warps
+from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

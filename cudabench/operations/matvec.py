@@ -6,23 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.model import (
-    WARP,
-    Baseline,
-    Buffer,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Peer,
-    Problem,
-    Tolerance,
-    cdiv,
-)
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number
+from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.rules import number
+from cudabench.records.launch import Dim, Launch
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

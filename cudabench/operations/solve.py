@@ -12,24 +12,11 @@ import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.launchable import MAX_GRID, MAX_THREADS_PER_BLOCK
-from cudabench.model import (
-    WARP,
-    Baseline,
-    Buffer,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Option,
-    Peer,
-    Problem,
-    Tolerance,
-    cdiv,
-)
 from cudabench.operations import blas
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import needs_warps
+from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

@@ -11,9 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from cudabench.model import EXACT, WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, cdiv
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_static_shared, number
+from cudabench.records.launch import WARP, Dim, cdiv
+from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 
 Arrays = dict[str, np.ndarray]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Kernel, Operation, Peer, Problem, Tolerance
 from cudabench.operations.flat import in_strips, one_each, striding
 from cudabench.operations.inputs import random_array
+from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Peer, Problem, Tolerance
 
 Arrays = dict[str, np.ndarray]
 

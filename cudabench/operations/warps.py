@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cudabench.model import WARP, Geometry
+from cudabench.records.launch import WARP
+from cudabench.records.planned import Geometry
 
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 

@@ -7,8 +7,8 @@ the samples run on; CUB, which is headers, by way of a small library that nvcc m
 
 from __future__ import annotations
 
-from cudabench.model import Operation, Peer, Problem
 from cudabench.peers.call import Call, Room
+from cudabench.records.planned import Operation, Peer, Problem
 
 __all__ = ["Call", "Room", "load"]
 

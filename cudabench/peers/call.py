@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.model import LIBRARIES
+from cudabench.records.planned import LIBRARIES
 from cudabench.toolchain.record import Resources
 
 Queue = Callable[[int], None]  # calls the library, on the stream of this handle

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.model import Operation, Peer, Problem
 from cudabench.peers.call import Call, Queue, Room, pointer
+from cudabench.records.planned import Operation, Peer, Problem
 from cudabench.toolchain import nvcc, toolkit
 from cudabench.toolchain.cache import put
 

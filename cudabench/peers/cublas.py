@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cudabench.model import Operation, Peer, Problem
 from cudabench.peers.call import STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
 

@@ -10,8 +10,8 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.model import Operation, Peer, Problem
 from cudabench.peers.call import STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
 LETTERS = {"float32": "S", "float64": "D"}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.model import Buffer, Operation, Peer, Problem
 from cudabench.peers.call import STREAMS, Call, Queue, Room
+from cudabench.records.planned import Buffer, Operation, Peer, Problem
 
 Tensors = Mapping[str, Any]
 

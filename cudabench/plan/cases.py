@@ -13,25 +13,11 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import (
-    LIBRARIES,
-    Buffer,
-    Case,
-    Dim,
-    Geometry,
-    Kernel,
-    Launch,
-    Operation,
-    Peer,
-    Problem,
-    Source,
-    Unit,
-    dim3,
-    dim_text,
-)
 from cudabench.plan import chapters, constants
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
+from cudabench.records.launch import Dim, Launch, Source, Unit, dim3, dim_text
+from cudabench.records.planned import LIBRARIES, Buffer, Case, Geometry, Kernel, Operation, Peer, Problem
 from cudabench.source import records
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels

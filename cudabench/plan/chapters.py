@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from cudabench.model import Operation, Source
+from cudabench.records.launch import Source
+from cudabench.records.planned import Operation
 
 
 def folder() -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cudabench.confined import host_memory
 from cudabench.errors import OutOfMemory, UsageError
 from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
-from cudabench.model import Dim, Operation, Problem, dim_text
+from cudabench.records.launch import Dim, dim_text
+from cudabench.records.planned import Operation, Problem
 
 SURELY_FREE = 64 << 20  # bytes of memory that need no question
 MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int

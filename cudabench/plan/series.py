@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudabench.model import Case, Operation
+from cudabench.records.planned import Case, Operation
 
 
 @dataclass(frozen=True)

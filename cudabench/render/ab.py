@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudabench.model import Ab, DeviceInfo, Operation, Result, Settings, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import DeviceInfo, Result
+from cudabench.records.revisions import Ab
 from cudabench.render.table import device_line, problem_line, warning_lines
 from cudabench.results import stats, units
 from cudabench.results.ab import code_lines, sentence

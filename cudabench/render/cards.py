@@ -12,7 +12,8 @@ from cudabench.cards.load import Card
 from cudabench.explain import verdict
 from cudabench.explain.limits import NAMES
 from cudabench.measure import sweep
-from cudabench.model import CardLimits, CpuTime, Limit, Operation, Result, Settings
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import CardLimits, CpuTime, Limit, Result
 from cudabench.render.table import cpu_line, problem_line, warning_lines
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from cudabench.model import DeviceInfo
+    from cudabench.records.results import DeviceInfo
 
 MOST_ROWS = 20  # kernels or points, each on all cards
 SAME = 1.005  # times a bound: what rounds to the same figure

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cudabench.model import Operation, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.planned import Operation
 from cudabench.render import console
 
 

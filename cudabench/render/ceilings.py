@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.cards import Ceiling
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table

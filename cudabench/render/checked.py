@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.render.explanation import given, hazard
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudabench.errors import did_you_mean_file
-from cudabench.model import DeviceInfo, Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, ratio, units
 from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from cudabench.model import CodeDifference
+from cudabench.records.revisions import CodeDifference
 from cudabench.results.columns import Column
 from cudabench.results.diff import Failure
 from cudabench.results.export.difference import MOST_LINES, columns, detailed, groups, line_columns, notes, summary

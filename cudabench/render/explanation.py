@@ -9,18 +9,8 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, over, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
-from cudabench.model import (
-    WARP,
-    Access,
-    BankRequest,
-    Branch,
-    Hazard,
-    MachineCode,
-    Result,
-    ThreadAccess,
-    Warning,
-    dim_text,
-)
+from cudabench.records.launch import WARP, dim_text
+from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
 from cudabench.results import units
 
 if TYPE_CHECKING:

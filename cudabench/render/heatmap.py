@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from cudabench.explain import verdict
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.measure import sweep
-from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
 from cudabench.plan.space import Axis, Refusal
+from cudabench.records.launch import Dim, dim_text
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.render.table import device_line, priced_on, problem_line
 from cudabench.results import columns, compare, stats, units
 from cudabench.results.headlines import at_least, held_by, waste

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.devices.probe import Part
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.render import console
 from cudabench.render.table import device_line
 

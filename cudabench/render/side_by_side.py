@@ -10,7 +10,7 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
-from cudabench.model import Access, BankRequest, Result
+from cudabench.records.results import Access, BankRequest, Result
 from cudabench.render.explanation import (
     bank_pictures,
     changes,

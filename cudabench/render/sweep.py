@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
 from cudabench.measure import sweep
-from cudabench.model import Result, dim_text
 from cudabench.plan.space import Axis, text_of
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
 from cudabench.render import cards as by_card
 from cudabench.render.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
 from cudabench.render.table import device_line, fitting, priced_on, problem_line

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
-from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
 from cudabench.plan import chapters, constants
+from cudabench.records.launch import dim_text
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import CpuTime, DeviceInfo, Result
 from cudabench.render.explanation import shortened
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified

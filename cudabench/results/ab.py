@@ -18,7 +18,9 @@ from functools import partial
 import numpy as np
 
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG
-from cudabench.model import Ab, Result, Settings
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
+from cudabench.records.revisions import Ab
 from cudabench.results.compare import MIN_SAMPLES
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, percent
 from cudabench.results.file import ResultsFile

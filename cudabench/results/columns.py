@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cudabench import text
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import units
 
 Row = TypeVar("Row")

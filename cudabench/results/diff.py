@@ -23,7 +23,9 @@ from cudabench import children, interrupts
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
 from cudabench.explain.code import Code, Place, Step
-from cudabench.model import Access, CodeDifference, CodeFigures, FirstChange, LineChange, Result, Source
+from cudabench.records.launch import Source
+from cudabench.records.results import Access, Result
+from cudabench.records.revisions import CodeDifference, CodeFigures, FirstChange, LineChange
 from cudabench.source.files import without_kernels
 from cudabench.toolchain import compiler
 from cudabench.toolchain.record import Compiled

@@ -23,9 +23,11 @@ from cudabench.cards import Ceiling
 from cudabench.cards.fleet import Card, Fleet, Group, SlowCard
 from cudabench.cards.load import MEASURED, known_as, measured_file, shipped
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
 from cudabench.reading import open_bytes, parse_json
+from cudabench.records.launch import Dim
+from cudabench.records.results import DeviceInfo, Result, Timing
+from cudabench.records.revisions import Ab, CodeDifference
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"

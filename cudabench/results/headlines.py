@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import excesses, over, wasted
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import units
 from cudabench.results.columns import NOTHING
 

@@ -19,7 +19,8 @@ from cudabench.cards.load import like
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain.accesses import Cost, total, unit
 from cudabench.explain.limits import roofs
-from cudabench.model import Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
 from cudabench.results import ceilings, ceilings_plot, units
 from cudabench.results.file import ResultsFile, under_another_roof
 from cudabench.text import line

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudabench.model import Timing
+from cudabench.records.results import Timing
 
 CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a false change in every other comparison
 RESAMPLES = 1000

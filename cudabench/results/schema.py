@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cudabench.model import DeviceInfo, Dim, Settings, Warning
+from cudabench.records.launch import Dim
+from cudabench.records.planned import Settings
+from cudabench.records.results import DeviceInfo, Warning
 from cudabench.results.file import ESSENTIAL, SCHEMA, ResultsFile
 from cudabench.results.warnings import KINDS
 

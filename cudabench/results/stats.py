@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.model import Timing
+from cudabench.records.results import Timing
 
 CONFIDENCE_Z = 1.959964  # two-sided 95% of the normal distribution
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cudabench.model import Result
+from cudabench.records.results import Result
 
 THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
 

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cudabench import text
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import Result
+from cudabench.records.results import Result
 
 # What the simulator never has, by the first name of a key.
 MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cudabench.model import Warning
+from cudabench.records.results import Warning
 
 
 @dataclass(frozen=True)

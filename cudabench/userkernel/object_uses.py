@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError
-from cudabench.model import Surface, Texture
+from cudabench.records.launch import Surface, Texture
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter
 from cudabench.source.types import numpy_type, vector_type

@@ -15,9 +15,9 @@ import numpy as np
 from cudabench.confined import host_memory
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16
-from cudabench.model import Baseline, Buffer, Operation, Tolerance
 from cudabench.operations import blas
 from cudabench.outputs import write_with
+from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded

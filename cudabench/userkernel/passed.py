@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cudabench.errors import UsageError
-from cudabench.model import Rows, Surface, TensorMap, Texture
+from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import tensor_maps, textures

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Case, Launch, Problem, Source
 from cudabench.plan.series import Series
+from cudabench.records.launch import Launch, Source
+from cudabench.records.planned import Case, Problem
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import words_of

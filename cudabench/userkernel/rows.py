@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Rows
+from cudabench.records.launch import Rows
 from cudabench.source.records import Kernel, Parameter
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array

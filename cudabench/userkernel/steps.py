@@ -19,7 +19,7 @@ import numpy as np
 
 from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import Launch, Surface
+from cudabench.records.launch import Launch, Surface
 from cudabench.source.records import Kernel, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import arguments, expressions, textures

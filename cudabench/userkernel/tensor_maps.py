@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import TensorMap
+from cudabench.records.launch import TensorMap
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.textures import read_call

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import Surface, Texture
+from cudabench.records.launch import Surface, Texture
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type

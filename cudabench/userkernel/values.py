@@ -11,8 +11,8 @@ import numpy as np
 
 from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.model import ByValue, Rows, Surface, TensorMap, Texture
 from cudabench.reading import check_regular
+from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
 from cudabench.userkernel.conforming import shape_text, storage
 from cudabench.userkernel.inits import Init
 

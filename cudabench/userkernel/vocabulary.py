@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import cdiv
+from cudabench.records.launch import cdiv
 
 # Python's keywords that C++ lets a parameter be called, and that no expression needs.
 KEYWORDS = frozenset(

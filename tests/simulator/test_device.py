@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from cudabench.devices.sim import SimDevice
-from cudabench.model import Case, Launch, Source, StateVariable, Unit
+from cudabench.records.launch import Launch, Source, Unit
+from cudabench.records.planned import Case
+from cudabench.records.results import StateVariable
 from tests.ladders import build, needs_compiler
 
 STATE = """namespace ns { __device__ int total; __device__ int calm = 7; }

@@ -15,9 +15,9 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.measure.ceilings.code import Claim
-from cudabench.model import Launch, Source
 from cudabench.occupancy import capability, multiprocessor
 from cudabench.plan import chapters, constants
+from cudabench.records.launch import Launch, Source
 
 FILE = "ceilings.cu"
 

@@ -18,8 +18,10 @@ from cudabench.errors import CudabenchError, DeviceError, UsageError
 from cudabench.measure import sampling
 from cudabench.measure.ceilings import board, chapter, code, theory
 from cudabench.measure.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
-from cudabench.model import POISON, Settings, Timing
 from cudabench.occupancy import capability, occupancy
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Settings
+from cudabench.records.results import Timing
 from cudabench.results import stats
 
 Progress = Callable[[str, float], None]

@@ -18,7 +18,8 @@ from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.ceilings import chapter
 from cudabench.measure.run import Listener, compiler, versions
-from cudabench.model import DeviceInfo, Settings
+from cudabench.records.planned import Settings
+from cudabench.records.results import DeviceInfo
 from cudabench.results.file import ResultsFile
 
 WORKER = "cudabench.measure.ceilings.worker"

@@ -13,8 +13,9 @@ from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.measure.ceilings import chapter, code
 from cudabench.measure.ceilings.chapter import Extent, Microbenchmark
 from cudabench.measure.ceilings.gpu import lacking
-from cudabench.model import POISON, Case, Launch, Problem
 from cudabench.occupancy import capability
+from cudabench.records.launch import POISON, Launch
+from cudabench.records.planned import Case, Problem
 
 Progress = Callable[[str, float], None]
 NO_TIME = "the simulator has no time: the kernel ran and its result is right"

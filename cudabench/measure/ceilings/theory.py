@@ -6,7 +6,7 @@ Units a clock and multiprocessor are those of `cudabench.cards.rates`.
 from __future__ import annotations
 
 from cudabench.cards.rates import PER_CLOCK, SCHEDULERS, SHARED_BYTES
-from cudabench.model import DeviceInfo
+from cudabench.records.results import DeviceInfo
 
 _MEMORY = ("memory-copy", "memory-read", "memory-write")
 _NO_FIGURE = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cudabench import text as texts
 from cudabench.errors import CudabenchError
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import compare
 from cudabench.results.export.run import Run, names
 

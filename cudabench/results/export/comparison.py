@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from cudabench.errors import EXIT_FAILED, EXIT_WRONG
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import compare, units
 from cudabench.results.compare import Comparison, Failure, Row
 from cudabench.results.export.junit import decimal

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results.export.run import Run, hazards, short_size, total
 from cudabench.results.file import ResultsFile
 from cudabench.text import cell

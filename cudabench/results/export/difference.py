@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG
-from cudabench.model import CodeDifference, LineChange
+from cudabench.records.revisions import CodeDifference, LineChange
 from cudabench.results import annotations as github_lines
 from cudabench.results import diff
 from cudabench.results.columns import NOTHING, Column, markdown_table

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cudabench import text as texts
 from cudabench.errors import CudabenchError
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results import compare, units
 from cudabench.results.export.run import Run, names
 from cudabench.results.file import ResultsFile

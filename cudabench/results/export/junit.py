@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timezone
 from xml.etree import ElementTree
 
-from cudabench.model import DeviceInfo, Result
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
 from cudabench.results.export.run import Run, labels_of, missed, name, title
 from cudabench.results.file import ResultsFile

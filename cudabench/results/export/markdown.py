@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudabench.model import Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, count, markdown_table, number, percent, verified
 from cudabench.results.export.run import Run, hazards, labels_of, missed, title, total

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudabench.model import Ab, Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
+from cudabench.records.revisions import Ab
 from cudabench.results import units
 from cudabench.results.ab import code_lines, sentence
 from cudabench.results.export.run import Run

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cudabench.explain.accesses import Cost
 from cudabench.explain.accesses import total as sum_of
-from cudabench.model import Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
 from cudabench.results import file as results
 from cudabench.results import thresholds, units
 from cudabench.results.file import ResultsFile

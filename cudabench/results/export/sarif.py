@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cudabench import __version__
 from cudabench import text as texts
 from cudabench.explain.accesses import cost
-from cudabench.model import Access, Hazard, Result
+from cudabench.records.results import Access, Hazard, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
 from cudabench.results.export.run import Run, missed, name

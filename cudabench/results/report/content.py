@@ -11,7 +11,9 @@ from typing import Any
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Access, Branch, CodeDifference, Counted, DeviceInfo, Result, dim_text
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
+from cudabench.records.revisions import CodeDifference
 from cudabench.results import compare, headlines, units
 from cudabench.results.file import ResultsFile
 from cudabench.results.plot import Quantity, quantities

@@ -10,7 +10,7 @@ from typing import Any
 
 from cudabench import text
 from cudabench.explain.lines import by_line
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.results.file import ResultsFile, parse
 
 MOST_TEXT = 400  # characters of a text, where all else is left out already

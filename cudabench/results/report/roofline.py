@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, TypeGuard
 
 from cudabench.explain.accesses import total
-from cudabench.model import DeviceInfo, Result
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
 from cudabench.results.file import ResultsFile, under_another_roof
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from cudabench.model import Timing
+from cudabench.records.results import Timing
 from cudabench.results import units
 
 WIDTH, HEIGHT = 1000, 100  # of the drawing, in units of its own

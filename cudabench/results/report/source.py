@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import unit
-from cudabench.model import Result
+from cudabench.records.results import Result
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text
 from cudabench.source.records import SourceFile

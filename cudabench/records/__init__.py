@@ -1,0 +1,1 @@
+"""The records that flow through cudabench: what is planned, launched and found."""
