@@ -59,7 +59,7 @@ def test_headers(tmp_path: Path) -> None:
         ("own", ""),
         ("of_a", "a.cuh"),
     ]
-    layout = layout_of("P", file, file.types)
+    layout = layout_of("P", file)
     assert layout is not None
     assert (layout.size, file.types["real"], file.numbers["TILE"]) == (16, "double", "32")
 
@@ -106,7 +106,7 @@ def test_pointers_by_other_names() -> None:
 )
 def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list[int]) -> None:
     """A struct lies in memory as the compiler lays it out: nested, aligned, of a template, of constants."""
-    layout = layout_of(asked, parse_text(declared, "t.cu"), {})
+    layout = layout_of(asked, parse_text(declared, "t.cu"))
     assert layout is not None
     assert (layout.size, layout.align, [at for _, at, _ in layout.members]) == (size, align, offsets)
 
@@ -126,4 +126,4 @@ def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list
 )
 def test_no_layout(declared: str) -> None:
     """What no value can be written for, or hangs on an error, has no layout."""
-    assert layout_of("S", parse_text(declared, "t.cu"), {}) is None
+    assert layout_of("S", parse_text(declared, "t.cu")) is None

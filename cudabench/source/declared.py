@@ -12,20 +12,20 @@ from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _C
 
 from cudabench.source.comments import comment_above, opening_of
 from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
-from cudabench.source.layouts import layout_of
+from cudabench.source.layouts import layout_of, typed
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
 from cudabench.source.records import (
     Answer,
     Constant,
     Kernel,
     Layout,
+    Parameter,
     Reading,
     SourceFile,
     Task,
     TemplateParameter,
-    numbers_in,
 )
-from cudabench.source.types import BYTES, numpy_type
+from cudabench.source.types import numpy_type
 from cudabench.source.words import respelled, without_remarks
 
 _INTEGER = 1  # of the kinds of values
@@ -128,7 +128,7 @@ class Walk:
         opening = opening_of(text, [kernel.start for kernel in kernels if not kernel.file])
         found = self.found
         file = SourceFile(
-            task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
+            task.path, text, opening, kernels, found.aliases, {**found.types, **dict(task.defines)}, found.layouts,
             tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
         )  # fmt: skip
         plain = self.plain[self.path]
@@ -267,15 +267,13 @@ class Walk:
         elif layout := layout_of(canonical, self._faulty):
             self.found.layouts.setdefault(name, layout)
 
-    def _uniform(self) -> dict[str, str]:
-        """Return for each struct whose members are all of one type that type and how many they are."""
-        found = {}
-        for name, layout in self.found.layouts.items():
-            kinds, nbytes = numbers_in(layout)
-            if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
-                (kind,) = kinds
-                found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // BYTES[kind]}"
-        return found
+    def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
+        """Return a parameter with what its type stands for."""
+        found = typed(parameter, kind, self._faulty)
+        meant = kind.get_canonical()
+        while meant.kind == TypeKind.POINTER:
+            meant = meant.get_pointee()
+        return replace(found, element=self._numbers(meant.get_declaration())) if meant.kind == TypeKind.ENUM else found
 
     def _macro_types(self, path: str = "") -> dict[str, str]:
         """Return the macros that may stand for types, those of one file or of all."""
@@ -311,7 +309,7 @@ class Walk:
         start = text.place(_with_brackets(text.text, text.at(start)))
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
-        parameters = tuple(parameter_of(one, text, hidden) for one in formal)
+        parameters = tuple(self._typed(parameter_of(one, text, hidden), one.type) for one in formal)
         if cursor.kind == CursorKind.FUNCTION_DECL:
             for one in formal:
                 self._note_instance(one.type)
@@ -411,7 +409,7 @@ class Walk:
             answer = Answer()
         elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
             sugared = list(cursor.underlying_typedef_type.get_canonical().get_pointee().argument_types())
-            parameters = tuple(parameter_from("", one) for one in sugared)
+            parameters = tuple(self._typed(parameter_from("", one), one) for one in sugared)
             answer = Answer(parameters, None, dict(self._layouts_of(sugared)))
         else:
             answer = Answer(None, layout_of(kind, self._faulty))
