@@ -12,7 +12,7 @@ from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.choose_kernel import template_arguments
-from cudabench.source.records import Kernel, Parameter
+from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.conforming import shape_text
 
@@ -79,19 +79,19 @@ def _taken_by(name: str, text: str, file: str) -> str:
     return ""
 
 
-def check_uses(made: object, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
+def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
         return
     assert isinstance(made, (Texture, Surface))
-    types = {**aliases, **template_arguments(kernel)}
+    types = {**file.types, **template_arguments(kernel)}
     wrong = _misuse(made, parameter.name, kernel.text, types)
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
 
 
-def _misuse(made: Texture | Surface, name: str, text: str, aliases: Mapping[str, str]) -> str | None:
+def _misuse(made: Texture | Surface, name: str, text: str, types: Mapping[str, str]) -> str | None:
     """Return why a kernel, whose text is given, cannot use a texture or surface as its parameter `name`, with the
     repair; None where nothing shows."""
     surface = isinstance(made, Surface)
@@ -106,20 +106,20 @@ def _misuse(made: Texture | Surface, name: str, text: str, aliases: Mapping[str,
             f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, and the kernel uses it as a {kind} of "
             f"{_dimensions(one.sides, one.layered)}: write {kind}({wanted})"
         )
-    return _other_texels(made, alike, aliases) if isinstance(made, Surface) else _other_values(made, alike, aliases)
+    return _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
 
 
-def _other_texels(surface: Surface, own: list[Use], aliases: Mapping[str, str]) -> str | None:
+def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel that steps by the bytes of other elements than a surface's texels is wrong."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for one in own:
-        found = _texel(one.ctype, aliases) if one.ctype else None
+        found = _texel(one.ctype, types) if one.ctype else None
         if found is None:
             continue
         size = np.dtype(found[0]).itemsize * found[1]
         # A GPU takes an element of any size, such as one channel; who steps by it takes it for the texel.
-        steps = _steps(one.x, aliases)
+        steps = _steps(one.x, types)
         if size == have or size not in steps or have in steps:
             return None
         wrong.append((one.ctype, size, found))
@@ -132,14 +132,14 @@ def _other_texels(surface: Surface, own: list[Use], aliases: Mapping[str, str]) 
     )
 
 
-def _other_values(texture: Texture, own: list[Use], aliases: Mapping[str, str]) -> str | None:
+def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel that reads other channels or another type than a texture gives is wrong."""
     normalized = texture.read == "normalized"
     for one in own:
         if texture.linear and not one.linear:
             return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
-        ctype = aliases.get(one.ctype, one.ctype)  # what a parameter of a template stands for
-        found = _element(ctype, aliases)
+        ctype = types.get(one.ctype, one.ctype)  # what a parameter of a template stands for
+        found = _element(ctype, types)
         if found is None:
             continue
         dtype, channels = found
@@ -163,15 +163,15 @@ def _other_values(texture: Texture, own: list[Use], aliases: Mapping[str, str]) 
 # Types and texts -----------------------------------------------------------------------------------------------------
 
 
-def _element(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type of a number or vector, and how many of it there are; None for any other type."""
-    dtype = numpy_type(ctype, aliases)
-    return (dtype, 1) if dtype else vector_type(ctype, aliases)
+    dtype = numpy_type(ctype, types)
+    return (dtype, 1) if dtype else vector_type(ctype, types)
 
 
-def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
-    found = _element(ctype, aliases)
+    found = _element(ctype, types)
     if found is None:
         return None
     dtype, channels = found
@@ -182,9 +182,9 @@ def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
-def example(kind: str, ctype: str, aliases: Mapping[str, str]) -> str:
+def example(kind: str, ctype: str, types: Mapping[str, str]) -> str:
     """Return a texture or surface of texels of a C type as --arg writes it, with gaps for what is not known of it."""
-    found = _texel(ctype, aliases)
+    found = _texel(ctype, types)
     return f"{kind}({_written(found[0], '...', found[1], 'random') if found else '...'})"
 
 
@@ -205,11 +205,11 @@ def _dimensions(sides: int, layered: bool) -> str:
     return f"{sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
 
 
-def _steps(place: str, aliases: Mapping[str, str]) -> set[int]:
+def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
     found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
     for ctype in re.findall(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", place):
-        known = _texel(ctype, aliases)
+        known = _texel(ctype, types)
         found |= {np.dtype(known[0]).itemsize * known[1]} if known else set()
     return found
 

@@ -68,7 +68,6 @@ class _Builder:
         self.request, self.command = request, command
         self.folders = _folders(request)
         self.file = file_of(request)
-        self.aliases = {**self.file.types, **request.defines}
         self.names = list(request.given())
 
     def in_steps(self) -> list[Case]:
@@ -89,7 +88,7 @@ class _Builder:
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
         whole, kernels = steps.union(group, self.names, kernel, example)
         self.read(whole, [whole], example)
-        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.aliases)
+        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.file)
         name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
         return [self.case(name, launches, request, list(kernels.values()))]
 
@@ -99,7 +98,7 @@ class _Builder:
         kernels = [self.checked(kernel) for kernel, *_ in picked]
         by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
         first = next(by_names, kernels[0])
-        example = Example(self.request, self.file, first, self.aliases, self.command)
+        example = Example(self.request, self.file, first, self.command)
         orders = self.read(first, kernels, example)
         if self.request.save and len(picked) > 1:
             raise UsageError(
@@ -115,26 +114,26 @@ class _Builder:
 
     def checked(self, kernel: Kernel) -> Kernel:
         """Return a kernel. Raises CudabenchError where it uses references."""
-        references.check_no_reference(self.file, kernel, self.aliases)
+        references.check_no_reference(self.file, kernel)
         return kernel
 
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
-        request, aliases = self.request, self.aliases
-        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file)
-        self.arguments, orders = passed.for_each_kernel(found, first, kernels, aliases)
+        request = self.request
+        found = arguments.read(request.arguments, first, _known(request), example, self.file)
+        self.arguments, orders = passed.for_each_kernel(found, first, kernels, self.file)
         scalars = [one for one in self.arguments if isinstance(one, Scalar)]
         self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
-        self.fixed = constants.read(request.constants, self.file, aliases, self.numbers)
+        self.fixed = constants.read(request.constants, self.file, self.numbers)
         self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
         """Return the case of launches of kernels."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
-        unset = (constants.options(self.file, kernel, self.fixed, self.aliases) for kernel in kernels)
+        unset = (constants.options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
             operation="run",
             kernel=name,
@@ -208,9 +207,8 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
                     raise
                 request, file = nearby
                 said = f"{request.file} has no kernel but those of headers, which -I finds"
-            aliases = {**file.types, **request.defines}
-            easy = (k for k in file.kernels if _easy(k, file, aliases))
-            raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
+            easy = (k for k in file.kernels if _easy(k, file))
+            raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
@@ -236,15 +234,13 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
     return list(picked.values())
 
 
-def _easy(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        references.check_no_reference(file, kernel, aliases)
+        references.check_no_reference(file, kernel)
     except CudabenchError:
         return False
-    return not _launches_kernels(kernel) and all(
-        arguments.takes(parameter, file, aliases) for parameter in kernel.parameters
-    )
+    return not _launches_kernels(kernel) and all(arguments.takes(parameter, file) for parameter in kernel.parameters)
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
@@ -255,24 +251,21 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        aliases = {**file.types, **request.defines}
         try:
-            line: str | NoLine = str(Example(request, file, own[0], aliases, command))
+            line: str | NoLine = str(Example(request, file, own[0], command))
         except NoLine as none:
             line = none
         raise UsageError(_with_line(str(error), line)) from None
 
 
-def _first_line(
-    request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], aliases: Mapping[str, str], command: str
-) -> str | NoLine:
+def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
     """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
     file, has none."""
     why: NoLine | None = None
     first = ""
     for kernel in chain(kernels, file.kernels[:1]):
         try:
-            line = str(Example(request, file, kernel, aliases, command))
+            line = str(Example(request, file, kernel, command))
         except NoLine as error:
             why = why or error
             continue

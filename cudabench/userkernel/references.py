@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from cudabench.errors import CudabenchError
 from cudabench.source.records import Kernel, SourceFile
@@ -12,13 +11,13 @@ from cudabench.userkernel.object_uses import example, uses
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 
-def check_no_reference(file: SourceFile, kernel: Kernel, aliases: Mapping[str, str]) -> None:
+def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
     file to a texture or surface."""
     used = sorted(kernel.names & file.references.keys())
     surfaces = [name for name in used if file.references[name].startswith("surface")]
     if surfaces:
-        raise _surfaces(surfaces, file, kernel, aliases)
+        raise _surfaces(surfaces, file, kernel)
     read = [name for name in used if name not in surfaces]
     if not read:
         return
@@ -30,7 +29,7 @@ def check_no_reference(file: SourceFile, kernel: Kernel, aliases: Mapping[str, s
         if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
             fetch = f"tex1Dfetch<{ctype}>({name}, i)"
         fetches.append(fetch)
-        given.append(f"--arg '{name}={example('texture', ctype, aliases)}'")
+        given.append(f"--arg '{name}={example('texture', ctype, file.types)}'")
     names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
     kind, them, added = "texture reference", "it", "a parameter"
     if len(read) > 1:
@@ -42,10 +41,10 @@ def check_no_reference(file: SourceFile, kernel: Kernel, aliases: Mapping[str, s
     )
 
 
-def _surfaces(used: list[str], file: SourceFile, kernel: Kernel, aliases: Mapping[str, str]) -> CudabenchError:
+def _surfaces(used: list[str], file: SourceFile, kernel: Kernel) -> CudabenchError:
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
     types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
-    given = " ".join(f"--arg '{name}={example('surface', types.get(name, ''), aliases)}'" for name in used)
+    given = " ".join(f"--arg '{name}={example('surface', types.get(name, ''), file.types)}'" for name in used)
     one = len(used) == 1
     return CudabenchError(
         f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "

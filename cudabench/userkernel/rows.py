@@ -21,7 +21,7 @@ def of_pointers(parameter: Parameter) -> bool:
 
 def row_of(parameter: Parameter) -> Parameter:
     """Return the parameter that one row would be: `float *a` for `float **a`."""
-    return replace(parameter, type=parameter.type[:-1].rstrip())
+    return replace(parameter, type=parameter.type[:-1].rstrip(), element=parameter.element[:-1])
 
 
 def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> Array:
