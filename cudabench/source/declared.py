@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import c_longlong, c_void_p
+from ctypes import c_void_p
 from dataclasses import dataclass, field, replace
 
 from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
 
 from cudabench.source.comments import comment_above, opening_of
-from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
+from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span, whole
+from cudabench.source.launches import launches_in
 from cudabench.source.layouts import layout_of, typed
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
 from cudabench.source.records import (
@@ -28,7 +29,6 @@ from cudabench.source.records import (
 from cudabench.source.types import numpy_type
 from cudabench.source.words import respelled, without_remarks
 
-_INTEGER = 1  # of the kinds of values
 QUERY = "cudabench_query_"
 _FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
 _METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
@@ -120,6 +120,9 @@ class Walk:
             self.found.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
         for at, question in enumerate(task.questions):
+            if question.launches:
+                launches = tuple(launches_in(self.unit.cursor, question.text, self.texts))
+                self.found.answers[at] = Answer(launches=launches)
             if question.type and (layout := self.found.answers.get(at, Answer()).layout):
                 self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
@@ -380,7 +383,7 @@ class Walk:
         if (
             kind.is_const_qualified()
             and numpy_type(bare(kind.get_canonical()))
-            and (value := _whole(cursor)) is not None
+            and (value := whole(cursor)) is not None
         ):
             self.found.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
@@ -431,19 +434,6 @@ def _pretty(cursor: Cursor) -> str:
     function = conf.lib.clang_getCursorPrettyPrinted
     function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
     return str(function(cursor, None))
-
-
-def _whole(cursor: Cursor) -> int | None:
-    """Return the whole number that a constant is, None for another."""
-    library = conf.lib
-    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], c_void_p
-    library.clang_EvalResult_getKind.argtypes = [c_void_p]
-    library.clang_EvalResult_getAsLongLong.argtypes = [c_void_p]
-    library.clang_EvalResult_getAsLongLong.restype = c_longlong
-    result = library.clang_Cursor_Evaluate(cursor)
-    if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
-        return None
-    return int(library.clang_EvalResult_getAsLongLong(result))
 
 
 def _with_brackets(text: str, start: int) -> int:

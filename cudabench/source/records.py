@@ -145,12 +145,14 @@ class Constant:
 class Question:
     """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
 
-    text: as C++ writes it. at: where the name of the kernel stands in the file, to tell overloaded templates apart.
+    text: as C++ writes it. launches: what is asked are the host code's launches of kernels that are called so. at: where
+    the name of the kernel stands in the file, to tell overloaded templates apart.
     """
 
     text: str
     type: bool = False
     at: int | None = None
+    launches: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,12 +203,25 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class HostLaunch:
+    """A launch in host code: template arguments as it writes them, grid, block, dynamic shared bytes and what is passed
+    as numbers; () and None where they are not plain."""
+
+    template: tuple[str, ...] = ()
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    shared: int | None = None
+    passed: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What a question was answered: the parameters of a kernel's instance, the layout of a type."""
+    """What a question was answered: the parameters of a kernel's instance, the layout of a type, launches."""
 
     parameters: tuple[Parameter, ...] | None = None
     layout: Layout | None = None
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    launches: tuple[HostLaunch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,19 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.plan.constants import Constants, NotANumber
+from cudabench.source import clang_parse
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
-from cudabench.source.records import Kernel, Parameter, SourceFile, TemplateParameter, numbers_in
-from cudabench.source.types import numpy_type
-from cudabench.source.words import spell, split, words_of
+from cudabench.source.records import (
+    HostLaunch,
+    Kernel,
+    Parameter,
+    Question,
+    SourceFile,
+    TemplateParameter,
+    numbers_in,
+)
 from cudabench.toolchain import includes
 from cudabench.userkernel import pointers, rows
 from cudabench.userkernel.accessors import accessor_of
@@ -71,7 +78,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     check_taken(kernel, file)
     sized = _sized(request, kernel, file, launch)
     given = request.given()
-    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else None)
+    shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     arguments = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
@@ -99,7 +106,7 @@ class _Sized:
     body: str
 
 
-def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: _Launch) -> _Sized:
+def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _Sized:
     whole = {
         parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
         for at, parameter in enumerate(kernel.parameters)
@@ -113,10 +120,10 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: _Laun
     sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
-    block = request.block or launch.block or ",".join(map(str, sides)) or GAP
+    block = request.block or ",".join(map(str, launch.block)) or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
-    grid = request.grid or launch.grid or ("1" if alone else "")
+    grid = request.grid or ",".join(map(str, launch.grid)) or ("1" if alone else "")
     sizes = [own for own in whole if _is_size(own, body)]
     numbers = {own: str(value or GAP) for own, value in whole.items()}
     if len(sizes) > 1 or block == GAP:
@@ -229,7 +236,7 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: Kernel, launch: _Launch, file: SourceFile) -> str:
+def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
     """Return the instance that a launch names outright, else one of defaults, and float for a type."""
 
     def is_plain(word: str) -> bool:
@@ -238,7 +245,8 @@ def _instance(kernel: Kernel, launch: _Launch, file: SourceFile) -> str:
         declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
         return bool(layout_of(word, file) or re.search(declared, file.text))
 
-    words = [*launch.template] if all(map(is_plain, launch.template)) else []
+    words = [file.numbers.get(word, word) for word in launch.template]
+    words = words if all(map(is_plain, words)) else []
     words = words or [_likely(one, kernel) for one in kernel.template_parameters]
     return f"{kernel.qualified_name}<{', '.join(words)}>"
 
@@ -273,55 +281,22 @@ def file_of(request: UserRequest) -> SourceFile:
 # What a launch of the file says outright ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """A launch as far as its text says it: the template's arguments, grid, block and dynamic shared bytes as numbers,
-    '' where they are not plain, and for each argument the whole number that it is, None for another."""
-
-    template: tuple[str, ...] = ()
-    grid: str = ""
-    block: str = ""
-    shared: str = ""
-    passed: tuple[int | None, ...] = ()
-
-
-def _launch_of(kernel: Kernel, file: SourceFile) -> _Launch:
+def _launch_of(kernel: Kernel, file: SourceFile) -> HostLaunch:
     """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
-    kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
-    launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
-    found = []
-    for match in re.finditer(launch, file.text):
-        template, config, passed = match.groups() if kinds else ("", *match.groups())
-        how = [spell(part) for part in split(words_of(config), ",")]
-        grid, block = (_sides(one, file) for one in [*how, "", ""][:2])
-        shared = str(_number(how[2], file) or "") if len(how) > 2 else ""
-        given = tuple(in_numbers(spell(part), file) for part in split(words_of(template or ""), ",") if part)
-        numbers = tuple(_number(spell(part), file) for part in split(words_of(passed), ","))
-        found.append(_Launch(given, grid, block, shared, numbers))
-    return next((one for one in found if one.block), found[0] if found else _Launch())
+    asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
+    return next((one for one in asked or () if one.block), (asked or (HostLaunch(),))[0])
 
 
 def _number(words: str, file: SourceFile) -> int | None:
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
-    sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
-    words = re.sub(sizeof, lambda m: str(np.dtype(numpy_type(m[1], file.types) or "V").itemsize or m[0]), words)
+    constants = dict(
+        re.findall(r"\b(?:const|constexpr)\b[^;=(){}]*\b(\w+)\s*[={]\s*([\w\s()+*/-]+?)\s*[;,}]", file.text)
+    )
     try:
-        value = Constants({}, {}, 0).evaluate(in_numbers(words, file))
+        value = Constants({}, {**file.types, **constants, **file.numbers}, 0).evaluate(words)
     except NotANumber:
         return None
     return value if value >= 0 else None
-
-
-def in_numbers(text: str, file: SourceFile) -> str:
-    """Return an expression with the file's own constants in numbers, as far as they are plain."""
-    for _ in range(8):
-        for name in set(re.findall(r"[^\W\d]\w*", text)):
-            local = rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]"
-            known = None if name in file.numbers else re.search(local, file.text)
-            number = known[1] if known else file.numbers.get(name) or file.types.get(name, "")
-            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
-                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
-    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
 
 
 def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
@@ -340,17 +315,3 @@ def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[in
     if axes == 1 and not sides[0]:
         sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
     return sides if all(sides) and 32 <= math.prod(sides) <= 1024 else []
-
-
-def _sides(words: str, file: SourceFile) -> str:
-    """Return a grid or a block of a launch as an option takes it, '' where it is not plain."""
-    if re.fullmatch(r"[^\W\d]\w*", words):
-        made = rf"\bdim3\s+(?:[^;()]*\([^;()]*\)\s*,\s*)*{words}\s*(?:=\s*dim3\s*)?[({{]([^;]*?)[)}}]\s*[,;]"
-        found = set(re.findall(made, file.text))
-        words = f"dim3({found.pop()})" if len(found) == 1 else words
-    inside = re.fullmatch(r"dim3\s*[({](.*)[)}]", words.strip(), re.S)
-    parts = split(words_of(inside[1]), ",") if inside else [[words]]
-    sides = [_number(spell(part), file) for part in parts]
-    while len(sides) > 1 and sides[-1] == 1:
-        sides.pop()
-    return ",".join(map(str, sides)) if all(sides) and len(sides) <= 3 else ""
