@@ -19,10 +19,10 @@ def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterato
     """Yield the launches of the kernels that are called so, in the order of the texts."""
     for outer in parent.get_children():
         for cursor in outer.walk_preorder() if file_of(outer) in texts else ():
-            callee, *rest = list(cursor.get_children()) if cursor.kind == CursorKind.CALL_EXPR else [None]
-            if callee is None or not rest or rest[0].spelling not in _CONFIGURES:
+            parts = list(cursor.get_children()) if cursor.kind == CursorKind.CALL_EXPR else []
+            if len(parts) < 2 or parts[1].spelling not in _CONFIGURES:
                 continue
-            how, *passed = rest
+            callee, how, *passed = parts
             place = span(callee)
             written = texts[place.file].slice(place.start, place.end) if place.file in texts else ""
             match = re.fullmatch(r".*?(\w+)\s*(?:<(.*)>)?\s*", written.partition("<<<")[0], re.S)

@@ -145,8 +145,8 @@ class Constant:
 class Question:
     """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
 
-    text: as C++ writes it. launches: what is asked are the host code's launches of kernels that are called so. at: where
-    the name of the kernel stands in the file, to tell overloaded templates apart.
+    text: as C++ writes it. launches: what is asked are the host code's launches of kernels that are called so. at:
+    where the name of the kernel stands in the file, to tell overloaded templates apart.
     """
 
     text: str

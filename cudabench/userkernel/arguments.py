@@ -18,8 +18,7 @@ from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, t
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, pack
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.pointers import check_fit, like
-from cudabench.userkernel.rows import of_pointers, row_of, rows_of
+from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
 from cudabench.userkernel.tensor_maps import is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import is_object, read_object
 from cudabench.userkernel.values import (

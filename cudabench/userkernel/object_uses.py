@@ -1,4 +1,7 @@
-"""How a kernel uses textures and surfaces, by its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`."""
+"""How a kernel uses textures and surfaces, by its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`.
+
+References, which CUDA 12 took out of the language, are refused with what takes their place.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudabench.brackets import closing, listed
-from cudabench.errors import UsageError
+from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.words import spell, split, words_of
 from cudabench.userkernel.conforming import shape_text
+from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 STEPS = "the steps"  # in place of the name of one kernel
 _USE = re.compile(
@@ -160,6 +165,51 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
     return None
 
 
+# References -----------------------------------------------------------------------------------------------------------
+
+
+def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
+    """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
+    file to a texture or surface."""
+    used = sorted(kernel.names & file.references.keys())
+    surfaces = [name for name in used if file.references[name].startswith("surface")]
+    if surfaces:
+        raise _surface_references(surfaces, file, kernel)
+    read = [name for name in used if name not in surfaces]
+    if not read:
+        return
+    fetches, given = [], []
+    for name in read:
+        ctype, kind, *_ = map(spell, split(words_of(file.references[name])[2:-1], ","))
+        sides = int(kind[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
+        fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
+        if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
+            fetch = f"tex1Dfetch<{ctype}>({name}, i)"
+        fetches.append(fetch)
+        given.append(f"--arg '{name}={_example('texture', ctype, file.types)}'")
+    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
+    kind, them, added = "texture reference", "it", "a parameter"
+    if len(read) > 1:
+        kind, them, added = "texture references", "them", "parameters"
+    raise CudabenchError(
+        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
+        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
+        f"{' '.join(given)}."
+    )
+
+
+def _surface_references(used: list[str], file: SourceFile, kernel: Kernel) -> CudabenchError:
+    names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
+    types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    given = " ".join(f"--arg '{name}={_example('surface', types.get(name, ''), file.types)}'" for name in used)
+    one = len(used) == 1
+    return CudabenchError(
+        f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "
+        f"of the language: add {'a parameter' if one else 'parameters'} '{parameters}', also to a function that uses "
+        f"{'it' if one else 'them'}, leave the calls of surf2Dread and the like as they are, and give {given}."
+    )
+
+
 # Types and texts -----------------------------------------------------------------------------------------------------
 
 
@@ -182,7 +232,7 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
-def example(kind: str, ctype: str, types: Mapping[str, str]) -> str:
+def _example(kind: str, ctype: str, types: Mapping[str, str]) -> str:
     """Return a texture or surface of texels of a C type as --arg writes it, with gaps for what is not known of it."""
     found = _texel(ctype, types)
     return f"{kind}({_written(found[0], '...', found[1], 'random') if found else '...'})"

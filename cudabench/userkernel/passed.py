@@ -10,8 +10,7 @@ from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import tensor_maps, textures
 from cudabench.userkernel.object_uses import check_uses
-from cudabench.userkernel.pointers import check_fit
-from cudabench.userkernel.rows import of_pointers, row_of
+from cudabench.userkernel.pointers import check_fit, of_pointers, row_of
 from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 

@@ -20,13 +20,14 @@ from cudabench.records.planned import Case, Problem
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import words_of
-from cudabench.userkernel import arguments, constants, passed, references, steps, values
+from cudabench.userkernel import arguments, constants, passed, steps, values
 from cudabench.userkernel.arguments import NoLine
+from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
-from cudabench.userkernel.values import Record, Scalar
+from cudabench.userkernel.values import Array, Record, Scalar
 
 
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
@@ -114,7 +115,7 @@ class _Builder:
 
     def checked(self, kernel: Kernel) -> Kernel:
         """Return a kernel. Raises CudabenchError where it uses references."""
-        references.check_no_reference(self.file, kernel)
+        check_no_reference(self.file, kernel)
         return kernel
 
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
@@ -154,9 +155,68 @@ class _Builder:
 
 def problem(request: UserRequest) -> UserProblem:
     """Return the problem of a request for one kernel. Raises as `build` does."""
-    maker = build([request]).make
-    assert isinstance(maker, partial)
-    return cast(UserProblem, maker.args[0])
+    return _problem_in(build([request]))
+
+
+def _problem_in(found: Series) -> UserProblem:
+    return cast(UserProblem, cast("partial[Any]", found.make).args[0])
+
+
+# Two kernels on one set of arguments ----------------------------------------------------------------------------------
+
+
+def pair(old: UserRequest, new: UserRequest) -> Series:
+    """Return the two kernels as a series of two cases, old first.
+
+    An array that either may write is one that both may. Raises UsageError where a side is not one kernel or the two
+    do not have the same arguments, expectations and bytes; otherwise as `build`.
+    """
+    sides = [build([request]) for request in (old, new)]
+    for request, side in zip((old, new), sides, strict=True):
+        if len(side.cases) != 1:
+            names = ", ".join(case.kernel for case in side.cases)
+            raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
+    first, second = map(_problem_in, sides)
+    _check_same(first, second)
+    others = {one.name: one for one in second.arguments}
+    merged = tuple(
+        replace(one, const=one.const and cast(Array, others[one.name]).const) if isinstance(one, Array) else one
+        for one in first.arguments
+    )
+    cases = tuple(case for side in sides for case in side.cases)
+    return Series(partial(operation_of, replace(first, arguments=merged)), cases, sides[0].baseline)
+
+
+def _check_same(first: UserProblem, second: UserProblem) -> None:
+    """Raise UsageError for the first thing in which two problems differ; --expect is one text for both."""
+    ours, theirs = ({one.name: one for one in problem.arguments} for problem in (first, second))
+    if set(ours) != set(theirs):
+        raise UsageError(
+            f"The two sides take other arguments, {', '.join(ours)} and {', '.join(theirs)}: they are compared on the "
+            "same ones."
+        )
+    for name, one in ours.items():
+        other = theirs[name]
+        if isinstance(one, Array) and isinstance(other, Array):
+            other = replace(other, const=one.const)
+        if repr(one) != repr(other):
+            raise UsageError(
+                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
+                f"{_told(other)}; measure them one by one with 'cudabench run'."
+            )
+    for option, before, after in (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops)):
+        if before != after:
+            raise UsageError(f"{option} gives {before} for the old side and {after} for the new one: it must be one.")
+
+
+def _told(argument: Any) -> str:
+    if isinstance(argument, Array):
+        return f"{argument.dtype}{list(argument.shape)}"
+    value = getattr(argument, "value", None)
+    return f"{value} ({argument.dtype})" if value is not None else type(argument).__name__.lower()
+
+
+# What the options say -------------------------------------------------------------------------------------------------
 
 
 def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
@@ -237,7 +297,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        references.check_no_reference(file, kernel)
+        check_no_reference(file, kernel)
     except CudabenchError:
         return False
     return not _launches_kernels(kernel) and all(arguments.takes(parameter, file) for parameter in kernel.parameters)

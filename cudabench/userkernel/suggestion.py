@@ -31,7 +31,7 @@ from cudabench.source.records import (
     numbers_in,
 )
 from cudabench.toolchain import includes
-from cudabench.userkernel import pointers, rows
+from cudabench.userkernel import pointers
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import example_of
@@ -133,7 +133,7 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
         return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
     parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
-    power = max(wide, 2 if parts or any(map(rows.of_pointers, kernel.parameters)) else 1)
+    power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
     return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
@@ -204,8 +204,8 @@ def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
 
 
 def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
-    by_rows = rows.of_pointers(parameter)
-    one = rows.row_of(parameter) if by_rows else parameter
+    by_rows = pointers.of_pointers(parameter)
+    one = pointers.row_of(parameter) if by_rows else parameter
     many, start = pointers.elements(one), _start(parameter, sized.body)
     if many is None:
         layout = layout_of(one.type, file)
