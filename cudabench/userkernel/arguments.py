@@ -40,9 +40,6 @@ _POINTERS = (
     "pointers to pointers to pointers, which no argument can be: let it take one array, and compute the place of an "
     "element from its indices."
 )
-
-
-NO_FILE = SourceFile("", "", "", ())  # that declares nothing
 GAP = "..."  # in a line, for what only the user knows
 
 
@@ -74,11 +71,7 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def read(
-    texts: Sequence[str],
-    kernel: Kernel,
-    known: Mapping[str, Any],
-    example: object,
-    file: SourceFile = NO_FILE,
+    texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 

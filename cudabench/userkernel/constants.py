@@ -63,9 +63,8 @@ def _one(
             f"{where}: {name} is '{ctype} {name}{extents}' in {file.path}, not a single number: write "
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
-    value = expressions.parse(text, where, numbers).evaluate(numbers)
+    expressions.parse(text, where, numbers).evaluate(numbers)
     rule = inits.read(f"full({text})", wanted, (1,), where, numbers)
-    del value
     return Array(name, wanted, (1,), "full", None, True, rule)
 
 

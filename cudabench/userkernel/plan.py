@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
@@ -272,7 +273,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
-        glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
+        glob = not set(name) & set("<(") and is_glob(name)
         if name != "all" and not glob:
             kernel = _found(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
