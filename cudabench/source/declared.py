@@ -184,7 +184,9 @@ class Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
-            within = [span(child) for child in cursor.get_children() if child.kind in _MEMBERS]
+            # An instance has its members where its template does.
+            of = conf.lib.clang_getSpecializedCursorTemplate(cursor) or cursor
+            within = [span(child) for child in of.get_children() if child.kind in _MEMBERS]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 

@@ -382,7 +382,7 @@ class _Reader:
 
     def tensor_map(self, one: Given) -> Array | BufferView:
         """Return a tensor map over an array of its own or of one of the others."""
-        if one.parameter.type not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
+        if one.parameter.element not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
         needs = f"{one.where}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
         array_of = self.array_for(one, False, needs)
