@@ -23,13 +23,17 @@ _REMARK_OR_QUOTED = re.compile(
     """,
     re.X | re.S,
 )
-_NAME = re.compile(r"[^\W\d]\w*")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text, comments left out."""
-    return [match["word"] for match in _LEXEME.finditer(text) if match["word"] is not None]
+    return [word for _, word in placed_words(text)]
+
+
+def placed_words(text: str) -> list[tuple[int, str]]:
+    """Return the words of a text, each with its place, comments left out."""
+    return [(match.start(), match["word"]) for match in _LEXEME.finditer(text) if match["word"] is not None]
 
 
 def without_remarks(text: str) -> str:
@@ -44,11 +48,6 @@ def _blank(match: re.Match[str]) -> str:
     if match["remark"]:
         return re.sub(r"[^\n]", " ", found)
     return found[0] + re.sub(r"[^\n]", " ", found[1:-1]) + found[-1:] * (len(found) > 1)
-
-
-def is_name(word: str) -> bool:
-    """Return whether a word is a name or a keyword."""
-    return _NAME.fullmatch(word) is not None
 
 
 def spell(words: Iterable[str]) -> str:
