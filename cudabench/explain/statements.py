@@ -11,12 +11,11 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from cudabench.simulator.check.places import Gap
-from cudabench.source.words import closing_bracket, placed_words, without_remarks
+from cudabench.source.words import DIRECTIVE, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
 DEPTH = 8  # of calls that are followed
 LEAVES = ("return", "break", "continue", "goto")
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)
 
 
 @dataclass(eq=False)
@@ -324,7 +323,7 @@ def _seen(text: str) -> str:
     plain = without_remarks(text)
     hidden: list[tuple[int, int]] = []
     opened: list[list[re.Match[str]]] = []
-    for directive in _DIRECTIVE.finditer(plain):
+    for directive in DIRECTIVE.finditer(plain):
         hidden.append(directive.span())
         word = directive[1]
         if word in ("if", "ifdef", "ifndef"):

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from ctypes import c_longlong, c_void_p
 from dataclasses import dataclass, field, replace
 
 from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
 
-from cudabench.source.comments import comment_above, opening_of
-from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span
+from cudabench.source import cursors
+from cudabench.source.comments import comment_above
+from cudabench.source.cursors import FUNCTIONS, METHODS, RECORDS, TEMPLATES, Fault, Span, Text, file_of, has, span
 from cudabench.source.layouts import layout_of
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
-from cudabench.source.records import (
-    Answer,
-    Constant,
-    Kernel,
-    Layout,
-    Reading,
-    SourceFile,
-    Task,
-    TemplateParameter,
-    numbers_in,
-)
+from cudabench.source.records import Answer, Constant, Kernel, Layout, Reading, SourceFile, Task, numbers_in
 from cudabench.source.types import BYTES, numpy_type
-from cudabench.source.words import respelled, without_remarks
+from cudabench.source.words import USED, respelled, without_remarks
 
 _INTEGER = 1  # of the kinds of values
+# Words of a function up to which it becomes part of each kernel that calls it; of a larger one it matters how many do.
+_LARGE = 200
 QUERY = "cudabench_query_"
-_FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
-_METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
-_MEMBERS = (*_METHODS, CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.FIELD_DECL)
-_RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL)
-_TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
-_USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")
 
 # CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
 _MATH = """
@@ -60,13 +47,14 @@ class Found:
     faults: tuple[Fault, ...]
     bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
     heads: frozenset[int]
+    unit: TranslationUnit
+    texts: Mapping[str, str]  # of the file and the user's headers, by name
     incomplete: tuple[str, ...]  # instances of class templates without a layout
 
 
 @dataclass(frozen=True)
 class _Scope:
     names: tuple[str, ...] = ()
-    extern_c: bool = False
     start: int | None = None  # of `extern "C"` without braces
 
 
@@ -85,19 +73,26 @@ class _Names:
     references: dict[str, str] = field(default_factory=dict)
     uses: dict[str, set[str]] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
+    large: set[str] = field(default_factory=set)
+    private: bool = False
     bodies: list[tuple[int, int]] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)
     incomplete: dict[str, None] = field(default_factory=dict)
 
 
-class Walk:
+def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
+    """Return what a unit declares."""
+    return _Walk(unit, task, texts).read()
+
+
+class _Walk:
     """The declarations of a file and of the user's headers that it includes."""
 
-    def __init__(self, unit: TranslationUnit, path: str, texts: Mapping[str, str], faults: Sequence[Fault]) -> None:
-        self.unit, self.path = unit, path
-        self.faults = faults
+    def __init__(self, unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> None:
+        self.unit, self.task, self.path = unit, task, task.name
+        self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
-        for fault in faults:
+        for fault in self.faults:
             # A type that is known by its name alone is one still.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
@@ -113,9 +108,9 @@ class Walk:
                 )
         self.found = _Names()
 
-    def read(self, task: Task) -> Found:
+    def read(self) -> Found:
         """Return all that was read."""
-        text = task.text
+        task = self.task
         for name, meaning in self._macro_types().items():
             self.found.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
@@ -124,12 +119,11 @@ class Walk:
                 self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
             self.found.aliases.setdefault(name, meaning)
-        kernels = self._kernels()
-        opening = opening_of(text, [kernel.start for kernel in kernels if not kernel.file])
         found = self.found
         file = SourceFile(
-            task.path, text, opening, kernels, found.aliases, {**found.types, **self._uniform()}, found.layouts,
-            tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
+            task.path, task.text, self._kernels(), found.aliases, {**found.types, **self._uniform()}, found.layouts,
+            tuple(found.constants), found.references, {**self.macros, **found.numbers}, frozenset(found.large),
+            found.private, task,
         )  # fmt: skip
         plain = self.plain[self.path]
         heads = frozenset(
@@ -139,7 +133,10 @@ class Walk:
             for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
         )
         answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
-        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads, tuple(found.incomplete))
+        texts = {name: text.text for name, text in self.texts.items()}
+        return Found(
+            Reading(file, answers), self.faults, tuple(found.bodies), heads, self.unit, texts, tuple(found.incomplete)
+        )
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
@@ -155,9 +152,9 @@ class Walk:
                 self._scope(cursor, replace(scope, names=(*scope.names, name)))
             elif cursor.kind in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
                 self._linkage(cursor, scope)
-            elif cursor.kind in _FUNCTIONS:
+            elif cursor.kind in (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE):
                 self._function(cursor, scope)
-            elif cursor.kind in _RECORDS or cursor.kind in _TEMPLATES:
+            elif cursor.kind in RECORDS:
                 self._record(cursor, scope)
             elif cursor.kind in _ALIASES:
                 self._alias(cursor, scope)
@@ -173,15 +170,17 @@ class Walk:
         written = self.texts[place.file].slice(place.start, place.end)
         match = re.match(r'extern\s*"C"\s*(\{)?', written)
         start = None if match is None or match[1] else place.start
-        self._scope(cursor, replace(scope, extern_c=scope.extern_c or match is not None, start=start))
+        self._scope(cursor, replace(scope, start=start))
 
     def _faulty(self, cursor: Cursor) -> bool:
         """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
         members start as."""
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
-        if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
-            within = [span(child) for child in cursor.get_children() if child.kind in _MEMBERS]
+        if faults and cursor.kind in RECORDS:
+            within = [
+                span(child) for child in cursor.get_children() if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)
+            ]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
@@ -193,7 +192,7 @@ class Walk:
     # Types -----------------------------------------------------------------------------------------------------------
 
     def _name_type(self, name: str, scope: _Scope, meaning: str, *, alias: bool = False) -> None:
-        for one in dict.fromkeys((name, qualified((*scope.names, name)))):
+        for one in dict.fromkeys((name, _qualified((*scope.names, name)))):
             if one and one != meaning:
                 self.found.types.setdefault(one, meaning)
                 if alias:
@@ -227,12 +226,11 @@ class Walk:
             return
         place = span(cursor)
         if place.file in self.texts:
-            words = set(_USED.findall(self._plain(place)))
-            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+            self._use(cursor.spelling, self._plain(place))
         for child in cursor.get_children():
-            if child.kind in _METHODS:
+            if child.kind in METHODS:
                 self._body(child)
-        if cursor.kind in _TEMPLATES or cursor.is_anonymous():
+        if cursor.kind in TEMPLATES or cursor.is_anonymous():
             return
         name = respelled(cursor.displayname) or cursor.spelling
         self._name_type(name, scope, f"struct {name}")
@@ -241,18 +239,18 @@ class Walk:
             if child.kind in _ALIASES:
                 inner = _Scope((*scope.names, name))
                 kind = child.underlying_typedef_type
-                for one in (f"{name}::{child.spelling}", qualified((*inner.names, child.spelling))):
+                for one in (f"{name}::{child.spelling}", _qualified((*inner.names, child.spelling))):
                     self.found.types.setdefault(one, bare(kind))
                     if file_of(child) == self.path:
                         self.found.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
-            elif child.kind in _RECORDS:
+            elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
     def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
         layout = layout_of(kind, self._faulty)
         self._note_instance(kind)
         if layout:
-            for one in (name, qualified((*scope.names, name))):
+            for one in (name, _qualified((*scope.names, name))):
                 self.found.layouts.setdefault(one, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
@@ -299,8 +297,14 @@ class Walk:
             return
         place = span(cursor)
         if place.file in self.texts and cursor.is_definition():
-            words = set(_USED.findall(self._plain(place))) - local_names(cursor)
-            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+            self._use(cursor.spelling, plain := self._plain(place), cursors.local_names(cursor))
+            self.found.private |= cursors.is_private(cursor, plain)
+
+    def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
+        """Note the names that a function or class comes to, but for its own, and whether it is large."""
+        self.found.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
+        if len(re.findall(r"\w+", plain)) > _LARGE:
+            self.found.large.add(name)
 
     def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
         place = span(cursor)
@@ -317,7 +321,7 @@ class Walk:
                 self._note_instance(one.type)
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
-        whole = qualified((*scope.names, name))
+        whole = _qualified((*scope.names, name))
         self.found.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
@@ -330,10 +334,9 @@ class Walk:
         location = cursor.location
         kernel = Kernel(
             name=name, qualified_name=whole, parameters=parameters, comment=comment, line=location.line,
-            extern_c=scope.extern_c, template_parameters=_of_template(cursor, text), start=text.at(start),
-            end=text.at(place.end), text=written, expression=whole,
-            file="" if place.file == self.path else place.file,
-            names=frozenset(_USED.findall(self._plain(place))) - local_names(cursor),
+            template_parameters=template_parameters(cursor, text), start=text.at(start), end=text.at(place.end),
+            text=written, expression=whole, file="" if place.file == self.path else place.file,
+            names=frozenset(USED.findall(self._plain(place))) - cursors.local_names(cursor),
         )  # fmt: skip
         specialised = re.match(r"template\s*<\s*>", kernel.text)
         (self.found.specialised if specialised else self.found.kernels).append((kernel, key))
@@ -349,7 +352,7 @@ class Walk:
                 kept.setdefault((kernel.qualified_name, key), kernel)
         counts = Counter(name for name, _ in found.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
-            found.uses.setdefault(name, set()).update(_USED.findall(body))
+            found.uses.setdefault(name, set()).update(USED.findall(body))
         made = [
             replace(
                 kernel,
@@ -379,6 +382,8 @@ class Walk:
             self.found.references[cursor.spelling] = bare(kind.get_canonical())
         if file_of(cursor) not in self.texts:
             return
+        place = span(cursor)
+        self.found.private |= cursors.is_private(cursor, self._plain(place))
         if (
             kind.is_const_qualified()
             and numpy_type(bare(kind.get_canonical()))
@@ -393,7 +398,6 @@ class Walk:
             extents.append(kind.element_count if kind.kind == TypeKind.CONSTANTARRAY else 0)
             kind = kind.element_type
         layout = None if faulty else layout_of(kind, self._faulty)
-        place = span(cursor)
         behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
         starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
         self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
@@ -410,22 +414,15 @@ class Walk:
         if failed:
             answer = Answer()
         elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
-            sugared = list(cursor.underlying_typedef_type.get_canonical().get_pointee().argument_types())
-            parameters = tuple(parameter_from("", one) for one in sugared)
-            answer = Answer(parameters, None, dict(self._layouts_of(sugared)))
+            answer = Answer(tuple(parameter_from("", one) for one in function.argument_types()))
         else:
             answer = Answer(None, layout_of(kind, self._faulty))
         self.found.answers[int(name)] = answer
 
-    def _layouts_of(self, kinds: Sequence[Type]) -> Iterator[tuple[str, Layout]]:
-        for kind in kinds:
-            one = kind.get_pointee() if kind.kind == TypeKind.POINTER else kind
-            if one.get_canonical().kind == TypeKind.RECORD and (layout := layout_of(one, self._faulty)):
-                yield bare(one), layout
 
-
-def _of_template(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
-    return template_parameters(cursor, text) if cursor.kind == CursorKind.FUNCTION_TEMPLATE else ()
+def _qualified(names: Iterable[str]) -> str:
+    """Return scopes and a name as C++ writes them."""
+    return "::".join(filter(None, names))
 
 
 def _pretty(cursor: Cursor) -> str:

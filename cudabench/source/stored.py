@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Union, cast, get_args, get_origin
 
-from cudabench.source.records import Kernel, Reading, Task
+from cudabench.source.records import Reading, Task
 
 
 def stored(reading: Reading) -> bytes:
     """Return a reading as bytes, without what its task says."""
-    file = replace(reading.file, text="", task=None, kernels=tuple(map(_short, reading.file.kernels)))
-    return json.dumps(_plain(replace(reading, file=file))).encode()
+    return json.dumps(_plain(replace(reading, file=replace(reading.file, text="", task=None)))).encode()
 
 
 def loaded(body: bytes, task: Task) -> Reading | None:
@@ -26,21 +25,7 @@ def loaded(body: bytes, task: Task) -> Reading | None:
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
     assert isinstance(reading, Reading)
-    kernels = tuple(_whole(kernel, task.text) for kernel in reading.file.kernels)
-    return replace(reading, file=replace(reading.file, text=task.text, task=task, kernels=kernels))
-
-
-def _is_sliced(kernel: Kernel) -> bool:
-    """Tell whether a kernel's text stands in the file's as it is: no header has it, and no macro writes it."""
-    return not kernel.file and len(kernel.text) == kernel.end - kernel.start
-
-
-def _short(kernel: Kernel) -> Kernel:
-    return replace(kernel, text="") if _is_sliced(kernel) else kernel
-
-
-def _whole(kernel: Kernel, text: str) -> Kernel:
-    return kernel if kernel.text else replace(kernel, text=text[kernel.start : kernel.end])
+    return replace(reading, file=replace(reading.file, text=task.text, task=task))
 
 
 def _plain(value: Any) -> Any:

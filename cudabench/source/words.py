@@ -23,6 +23,9 @@ _REMARK_OR_QUOTED = re.compile(
     """,
     re.X | re.S,
 )
+WORD = re.compile(r"[^\W\d]\w*")
+USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class
+DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # in a text without remarks
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 

@@ -15,10 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.source.device_part import Host, device_part
 from cudabench.source.records import Task
 from cudabench.symbols import readable
 from cudabench.toolchain import (
@@ -37,6 +36,9 @@ from cudabench.toolchain import (
     toolkit,
 )
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
+
+if TYPE_CHECKING:
+    from cudabench.source.device_part import Host
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
@@ -348,6 +350,8 @@ def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Map
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
+    from cudabench.source.device_part import device_part
+
     included = includes.read(job)
     beside = os.path.dirname(job.filename)
     folder = beside if os.path.isdir(beside) else None

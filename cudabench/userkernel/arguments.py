@@ -43,7 +43,7 @@ _POINTERS = (
 )
 
 
-NO_FILE = SourceFile("", "", "", ())  # that declares nothing
+NO_FILE = SourceFile("", "", ())  # that declares nothing
 GAP = "..."  # in a line, for what only the user knows
 
 
