@@ -360,17 +360,16 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     front = f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {number}0\n"
     front += f"#define __CUDA_ARCH_FEAT_SM{number}_ALL 1\n" if job.arch.endswith("a") else ""
     front += "#define __CUDACC_RTC__ 1\n" if compiler.backend == "nvrtc" else ""
-    texts = [job.source, *included.texts.values()]
-    absent = [name for text in texts for name in includes.named(text) if stand_ins.text(name)]
-    front += "".join(f'#include "{path}"\n' for path in dict.fromkeys(map(stand_ins.path, absent)) if path)
+    paths = dict.fromkeys(stand_ins.path(name) for name, _ in included.absent)
+    front += "".join(f'#include "{path}"\n' for path in paths if path)
     kernels = {name for name in map(names.plain, job.names) if name}
     words = {word for name in job.names for word in re.findall(r"[^\W\d]\w*", name)} - kernels
     part = device_part(task, kernels, words, front)
     if part is None:
         return None
     texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
-    paths = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
-    headers = {paths[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in paths}
+    own = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
+    headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
     missing = diagnostics.missing_headers(refused.log)
     missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
     missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
@@ -380,7 +379,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
-    hosts = tuple(replace(one, file=one.file and paths.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
+    hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
     return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
