@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from cudabench.simulator.check.places import Gap
-from cudabench.source.words import DIRECTIVE, closing_bracket, placed_words, without_remarks
+from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
 DEPTH = 8  # of calls that are followed
@@ -340,5 +340,5 @@ def _seen(text: str) -> str:
             elif condition in ("1", "true") or (len(branches) > 1 and uneven):
                 hidden += branches[1:]
     for start, end in hidden:
-        plain = plain[:start] + re.sub(r"[^\n]", " ", plain[start:end]) + plain[end:]
+        plain = plain[:start] + blank(plain[start:end]) + plain[end:]
     return plain

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cudabench import confined
 from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
-from cudabench.source import stored
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
 from cudabench.toolchain import cache, includes, limits, outside
 from cudabench.toolchain.record import Job
@@ -40,7 +39,7 @@ KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown ty
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
-    "--cuda-host-only", "-nostdinc", "-fparse-all-comments", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
+    "--cuda-host-only", "-nostdinc", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
     "-U__clang__", "-U__CUDA__", "-ftemplate-depth=256", "-fbracket-depth=256", "-fconstexpr-steps=100000",
 )  # fmt: skip
 
@@ -53,8 +52,8 @@ def read(task: Task) -> Reading:
         outside.check(_job(task))
     name = _key(task)
     kept = cache.read("parsed", name)
-    if kept is not None and (reading := stored.loaded(kept, task)) is not None:
-        return reading
+    if kept is not None and (reading := cache.unpacked(Reading, kept)) is not None:
+        return replace(reading, file=replace(reading.file, text=task.text, task=task))
     _load()
     try:
         reading = bounded(functools.partial(_read, task))
@@ -68,7 +67,7 @@ def read(task: Task) -> Reading:
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."
         ) from None
-    cache.write("parsed", name, stored.stored(reading))
+    cache.write("parsed", name, cache.packed(replace(reading, file=replace(reading.file, text="", task=None))))
     return reading
 
 

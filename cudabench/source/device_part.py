@@ -20,7 +20,7 @@ from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.cursors import FUNCTIONS, RECORDS, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
-from cudabench.source.words import DIRECTIVE, USED, WORD, without_remarks
+from cudabench.source.words import DIRECTIVE, USED, WORD, blank, without_remarks
 from cudabench.toolchain import stand_ins
 
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
@@ -82,11 +82,16 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
     if not _keep(files, _macros(files, task.defines), kernels, words):
         return None
     paths = {file.name: "" if file.name == task.name else file.name for file in files}
-    hosts = tuple(host for file in files for host in file.hosts(paths[file.name]))
+    hosts = (
+        Host(called, paths[file.name], file.text.count("\n", 0, at) + 1)
+        for file in files
+        for piece in file.pieces
+        for called, at in (piece.hosts if piece.kept else ())
+    )
     missing = (re.match(r"'([^']+)' file not found", fault.said) for fault in faults)
     return Part(
         {paths[file.name]: file.part() for file in files},
-        hosts,
+        tuple(hosts),
         tuple(dict.fromkeys(one[1] for one in missing if one)),
         tuple(dict.fromkeys(name for file in files for name in file.spaces)),
     )
@@ -94,8 +99,9 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
 
 @dataclass
 class _Piece:
-    """A declaration: its bytes, the names by which code comes to it; `gone` are bodies of functions for the host.
+    """A declaration: its bytes, the names by which code comes to it.
 
+    gone: bodies of functions for the host. hosts: these functions, and where their bodies were.
     uncallable: a function for the host that takes what is not known.
     """
 
@@ -107,6 +113,7 @@ class _Piece:
     kernel: bool = False
     uncallable: bool = False
     gone: _Spans = field(default_factory=list)
+    hosts: list[tuple[str, int]] = field(default_factory=list)
     kept: bool = False
 
     def add(self, other: _Piece) -> None:
@@ -118,6 +125,7 @@ class _Piece:
         self.kernel |= other.kernel
         self.uncallable &= other.uncallable
         self.gone += other.gone
+        self.hosts += other.hosts
 
 
 class _File:
@@ -183,9 +191,9 @@ class _File:
                 at = cursor.location.offset
                 inside, front = self._is_faulty(at, body or piece.end), self._is_faulty(piece.start, at)
                 piece.uncallable = inside and not front
-                piece.gone += [(body, piece.end)] if body else []
+                self._let_go(piece, cursor, body)
         elif cursor.kind in RECORDS:
-            piece.gone += self._bodies_of_hosts(cursor)
+            self._let_go_within(piece, cursor)
         if self.pieces and piece.start < self.pieces[-1].end:
             self.pieces[-1].add(piece)
         else:
@@ -207,16 +215,23 @@ class _File:
                 return match.start()
         return bodies[-1]
 
-    def _bodies_of_hosts(self, cursor: Cursor) -> Iterator[tuple[int, int]]:
-        """Yield the bodies of a class's functions that are for the host."""
+    def _let_go(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
+        """Leave out the body of a function that is for the host."""
+        name = re.match(r"operator\W*|~?\w+", cursor.spelling)
+        if body:
+            piece.gone.append((body, span(cursor).end))
+            piece.hosts.append((name[0].strip() if name else "", body))
+
+    def _let_go_within(self, piece: _Piece, cursor: Cursor) -> None:
+        """Leave out the bodies of a class's functions that are for the host."""
         for one in cursor.get_children():
             member = next(one.get_children(), one) if one.kind == CursorKind.FRIEND_DECL else one
             if member.kind in RECORDS:
-                yield from self._bodies_of_hosts(member)
+                self._let_go_within(piece, member)
             elif member.kind in FUNCTIONS and (place := span(member)).file == self.name:
                 body = self._body(member)
-                if body and not is_on_device(member, self.plain[place.start : body]):
-                    yield body, place.end
+                if not is_on_device(member, self.plain[place.start : body or place.end]):
+                    self._let_go(piece, member, body)
 
     def _widen(self, piece: _Piece) -> None:
         """Take in the semicolon, and the words in front that the parser makes nothing of, such as attributes."""
@@ -261,28 +276,20 @@ class _File:
     def part(self) -> str:
         """Return the text with blanks in place of what is not kept."""
         kept = [(one.start, one.end) for one in self.pieces if one.kept]
-        blank = [(one.start, one.end) for one in self.pieces if not one.kept]
+        left = [(one.start, one.end) for one in self.pieces if not one.kept]
         gone = [span for one in self.pieces if one.kept for span in one.gone]
-        skipped = [one for one in self.skipped if not _within(one[0], kept + blank)]
+        skipped = [one for one in self.skipped if not _within(one[0], kept + left)]
         directives = [
-            one.span() for one in self.directives if one[1] != "pragma" or not _within(one.start(), blank + gone)
+            one.span() for one in self.directives if one[1] != "pragma" or not _within(one.start(), left + gone)
         ]
-        text = list(re.sub(r"[^\n]", " ", self.text))
+        text = list(blank(self.text))
         for start, end in (*self.frames, *skipped, *kept):
             text[start:end] = self.text[start:end]
         for start, end in gone:
-            text[start:end] = ";" + re.sub(r"[^\n]", " ", self.text[start + 1 : end])
+            text[start:end] = ";" + blank(self.text[start + 1 : end])
         for start, end in directives:
             text[start:end] = self.text[start:end]
         return "".join(text).encode("latin-1").decode(errors="surrogateescape")
-
-    def hosts(self, name: str) -> Iterator[Host]:
-        """Yield the functions whose bodies are gone."""
-        for piece in self.pieces:
-            for start, _ in piece.gone if piece.kept else ():
-                head = self.plain[max(piece.start, self.plain.rfind("}", 0, start)) : start]
-                called = re.search(r"(operator\s*\W*|~?[^\W\d]\w*)\s*\(", head)
-                yield Host(called[1].strip() if called else "", name, self.text.count("\n", 0, start) + 1)
 
     # Names -----------------------------------------------------------------------------------------------------------
 

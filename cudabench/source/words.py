@@ -41,16 +41,21 @@ def placed_words(text: str) -> list[tuple[int, str]]:
 
 def without_remarks(text: str) -> str:
     """Return a text with blanks in place of comments and of what strings hold; each place stays."""
-    return _REMARK_OR_QUOTED.sub(_blank, text)
+    return _REMARK_OR_QUOTED.sub(_without_inside, text)
 
 
-def _blank(match: re.Match[str]) -> str:
+def blank(text: str) -> str:
+    """Return blanks as long as a text, with its lines."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _without_inside(match: re.Match[str]) -> str:
     found = match[0]
     if match["kept"]:
         return found
     if match["remark"]:
-        return re.sub(r"[^\n]", " ", found)
-    return found[0] + re.sub(r"[^\n]", " ", found[1:-1]) + found[-1:] * (len(found) > 1)
+        return blank(found)
+    return found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
 
 
 def spell(words: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.records import Kernel, SourceFile, Task
-from cudabench.source.words import DIRECTIVE, without_remarks
+from cudabench.source.words import DIRECTIVE, blank, without_remarks
 from cudabench.toolchain import names
 from cudabench.toolchain.record import Job
 
@@ -102,4 +102,4 @@ def _closed(text: str) -> bool:
 def _declared(text: str) -> str:
     """Return a kernel's head as a declaration, as long and with as many lines as the definition."""
     brace = without_remarks(text).index("{")
-    return text[:brace] + ";" + re.sub(r"[^\n]", " ", text[brace + 1 :])
+    return text[:brace] + ";" + blank(text[brace + 1 :])

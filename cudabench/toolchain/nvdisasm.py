@@ -34,16 +34,12 @@ def path() -> str | None:
     return found or shutil.which("nvdisasm")
 
 
+@functools.lru_cache(maxsize=64)
 def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
 
     Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin, CompilerStopped where --timeout ends.
     """
-    return _functions(cubin, entry)
-
-
-@functools.lru_cache(maxsize=64)
-def _functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
 
 
