@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from ctypes import c_longlong, c_void_p
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
 
@@ -17,14 +17,13 @@ from cudabench.source.layouts import layout_of
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
 from cudabench.source.records import Answer, Constant, Kernel, Layout, Reading, SourceFile, Task, numbers_in
 from cudabench.source.types import BYTES, numpy_type
-from cudabench.source.words import USED, respelled, without_remarks
+from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
 _INTEGER = 1  # of the kinds of values
 # Words of a function up to which it becomes part of each kernel that calls it; of a larger one it matters how many do.
 _LARGE = 200
 QUERY = "cudabench_query_"
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 
 # CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
@@ -41,12 +40,11 @@ _OF_CUDA = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """What was read, and for another try its errors, where bodies of functions are, where kernels have `__global__`."""
+    """What was read, and for another try its errors, and where bodies of functions are."""
 
     reading: Reading
     faults: tuple[Fault, ...]
-    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
-    heads: frozenset[int]
+    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text
     unit: TranslationUnit
     texts: Mapping[str, str]  # of the file and the user's headers, by name
     incomplete: tuple[str, ...]  # instances of class templates without a layout
@@ -56,28 +54,6 @@ class Found:
 class _Scope:
     names: tuple[str, ...] = ()
     start: int | None = None  # of `extern "C"` without braces
-
-
-@dataclass
-class _Names:
-    """What was found so far; the first of a name is the one."""
-
-    kernels: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)  # with what tells overloads apart
-    specialised: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)
-    declared: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
-    announced: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    constants: list[Constant] = field(default_factory=list)
-    references: dict[str, str] = field(default_factory=dict)
-    uses: dict[str, set[str]] = field(default_factory=dict)
-    numbers: dict[str, str] = field(default_factory=dict)
-    large: set[str] = field(default_factory=set)
-    private: bool = False
-    bodies: list[tuple[int, int]] = field(default_factory=list)
-    answers: dict[int, Answer] = field(default_factory=dict)
-    incomplete: dict[str, None] = field(default_factory=dict)
 
 
 def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
@@ -102,41 +78,44 @@ class _Walk:
         self.macros: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # macros with parameters
         for name in self.texts:
-            for match in _DEFINE.finditer(self.plain[name]):
-                (self.functions if match[2] else self.macros).setdefault(
-                    match[1], match[3].replace("\\\n", " ").strip()
-                )
-        self.found = _Names()
+            for macro, parameters, meaning in macros_of(self.plain[name]):
+                (self.functions if parameters else self.macros).setdefault(macro, meaning)
+        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # with what tells overloads apart
+        self.specialised: list[tuple[Kernel, tuple[str, ...]]] = []
+        self.declared: set[tuple[str, tuple[str, ...]]] = set()
+        self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.aliases: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+        self.layouts: dict[str, Layout] = {}
+        self.constants: list[Constant] = []
+        self.references: dict[str, str] = {}
+        self.uses: dict[str, set[str]] = {}
+        self.numbers: dict[str, str] = {}
+        self.large: set[str] = set()
+        self.private = False
+        self.bodies: list[tuple[int, int]] = []
+        self.answers: dict[int, Answer] = {}
+        self.incomplete: dict[str, None] = {}
 
     def read(self) -> Found:
         """Return all that was read."""
         task = self.task
         for name, meaning in self._macro_types().items():
-            self.found.types.setdefault(name, meaning)
+            self.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
         for at, question in enumerate(task.questions):
-            if question.type and (layout := self.found.answers.get(at, Answer()).layout):
-                self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
+            if question.type and (layout := self.answers.get(at, Answer()).layout):
+                self.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
-            self.found.aliases.setdefault(name, meaning)
-        found = self.found
+            self.aliases.setdefault(name, meaning)
         file = SourceFile(
-            task.path, task.text, self._kernels(), found.aliases, {**found.types, **self._uniform()}, found.layouts,
-            tuple(found.constants), found.references, {**self.macros, **found.numbers}, frozenset(found.large),
-            found.private, task,
+            task.path, task.text, self._kernels(), self.aliases, {**self.types, **self._uniform()}, self.layouts,
+            tuple(self.constants), self.references, {**self.macros, **self.numbers}, frozenset(self.large),
+            self.private, task,
         )  # fmt: skip
-        plain = self.plain[self.path]
-        heads = frozenset(
-            self.texts[self.path].place(kernel.start + match.start())
-            for kernel, _ in (*found.kernels, *found.specialised)
-            if not kernel.file
-            for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
-        )
-        answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
+        answers = tuple(self.answers.get(at, Answer()) for at in range(max(self.answers, default=-1) + 1))
         texts = {name: text.text for name, text in self.texts.items()}
-        return Found(
-            Reading(file, answers), self.faults, tuple(found.bodies), heads, self.unit, texts, tuple(found.incomplete)
-        )
+        return Found(Reading(file, answers), self.faults, tuple(self.bodies), self.unit, texts, tuple(self.incomplete))
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
@@ -194,9 +173,9 @@ class _Walk:
     def _name_type(self, name: str, scope: _Scope, meaning: str, *, alias: bool = False) -> None:
         for one in dict.fromkeys((name, _qualified((*scope.names, name)))):
             if one and one != meaning:
-                self.found.types.setdefault(one, meaning)
+                self.types.setdefault(one, meaning)
                 if alias:
-                    self.found.aliases.setdefault(one, meaning)
+                    self.aliases.setdefault(one, meaning)
 
     def _alias(self, cursor: Cursor, scope: _Scope) -> None:
         if cursor.spelling.startswith(QUERY):
@@ -240,9 +219,9 @@ class _Walk:
                 inner = _Scope((*scope.names, name))
                 kind = child.underlying_typedef_type
                 for one in (f"{name}::{child.spelling}", _qualified((*inner.names, child.spelling))):
-                    self.found.types.setdefault(one, bare(kind))
+                    self.types.setdefault(one, bare(kind))
                     if file_of(child) == self.path:
-                        self.found.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
+                        self.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
             elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
@@ -251,7 +230,7 @@ class _Walk:
         self._note_instance(kind)
         if layout:
             for one in (name, _qualified((*scope.names, name))):
-                self.found.layouts.setdefault(one, replace(layout, ctype=name))
+                self.layouts.setdefault(one, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
         """Lay out an instance of a class template, or note that nothing has made it complete."""
@@ -261,14 +240,14 @@ class _Walk:
         if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
             return
         if canonical.get_size() < 0:
-            self.found.incomplete.setdefault(name)
+            self.incomplete.setdefault(name)
         elif layout := layout_of(canonical, self._faulty):
-            self.found.layouts.setdefault(name, layout)
+            self.layouts.setdefault(name, layout)
 
     def _uniform(self) -> dict[str, str]:
         """Return for each struct whose members are all of one type that type and how many they are."""
         found = {}
-        for name, layout in self.found.layouts.items():
+        for name, layout in self.layouts.items():
             kinds, nbytes = numbers_in(layout)
             if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
                 (kind,) = kinds
@@ -279,7 +258,7 @@ class _Walk:
         """Return the macros that may stand for types, those of one file or of all."""
         names = self.macros
         if path:
-            own = {match[1] for match in _DEFINE.finditer(self.plain[path]) if not match[2]}
+            own = {name for name, parameters, _ in macros_of(self.plain[path]) if not parameters}
             names = {name: value for name, value in names.items() if name in own}
         return {name: value for name, value in names.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
 
@@ -288,7 +267,7 @@ class _Walk:
     def _body(self, cursor: Cursor) -> None:
         body = next((one for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT), None)
         if body is not None and (place := span(body)).file == self.path:
-            self.found.bodies.append((place.start, place.end))
+            self.bodies.append((place.start, place.end))
 
     def _function(self, cursor: Cursor, scope: _Scope) -> None:
         self._body(cursor)
@@ -298,13 +277,13 @@ class _Walk:
         place = span(cursor)
         if place.file in self.texts and cursor.is_definition():
             self._use(cursor.spelling, plain := self._plain(place), cursors.local_names(cursor))
-            self.found.private |= cursors.is_private(cursor, plain)
+            self.private |= cursors.is_private(cursor, plain)
 
     def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
         """Note the names that a function or class comes to, but for its own, and whether it is large."""
-        self.found.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
+        self.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
         if len(re.findall(r"\w+", plain)) > _LARGE:
-            self.found.large.add(name)
+            self.large.add(name)
 
     def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
         place = span(cursor)
@@ -322,14 +301,14 @@ class _Walk:
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
         whole = _qualified((*scope.names, name))
-        self.found.declared.add((whole, key))
+        self.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
             written = _pretty(cursor)  # by a macro
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             if comment:
-                self.found.announced.setdefault((whole, key), comment)
+                self.announced.setdefault((whole, key), comment)
             return
         location = cursor.location
         kernel = Kernel(
@@ -339,24 +318,23 @@ class _Walk:
             names=frozenset(USED.findall(self._plain(place))) - cursors.local_names(cursor),
         )  # fmt: skip
         specialised = re.match(r"template\s*<\s*>", kernel.text)
-        (self.found.specialised if specialised else self.found.kernels).append((kernel, key))
+        (self.specialised if specialised else self.kernels).append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
-        found = self.found
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
-        for kernel, key in found.kernels:
+        for kernel, key in self.kernels:
             kept.setdefault((kernel.qualified_name, key), kernel)
         primary = {name for name, _ in kept}
-        for kernel, key in found.specialised:  # reached through its primary template; alone it stands for itself
+        for kernel, key in self.specialised:  # reached through its primary template; alone it stands for itself
             if kernel.qualified_name not in primary:
                 kept.setdefault((kernel.qualified_name, key), kernel)
-        counts = Counter(name for name, _ in found.declared)
+        counts = Counter(name for name, _ in self.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
-            found.uses.setdefault(name, set()).update(USED.findall(body))
+            self.uses.setdefault(name, set()).update(USED.findall(body))
         made = [
             replace(
                 kernel,
-                comment=kernel.comment or found.announced.get(key, ""),
+                comment=kernel.comment or self.announced.get(key, ""),
                 overloaded=counts[kernel.qualified_name] > 1 or kernel.qualified_name in _OF_CUDA,
                 names=self._reached(kernel.names),
             )
@@ -369,7 +347,7 @@ class _Walk:
         waiting = set(names)
         while waiting:
             reached |= waiting
-            waiting = {name for one in waiting for name in self.found.uses.get(one, ())} - reached
+            waiting = {name for one in waiting for name in self.uses.get(one, ())} - reached
         return frozenset(reached)
 
     # Variables -------------------------------------------------------------------------------------------------------
@@ -379,17 +357,17 @@ class _Walk:
         if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(
             ("texture<", "surface<")
         ):
-            self.found.references[cursor.spelling] = bare(kind.get_canonical())
+            self.references[cursor.spelling] = bare(kind.get_canonical())
         if file_of(cursor) not in self.texts:
             return
         place = span(cursor)
-        self.found.private |= cursors.is_private(cursor, self._plain(place))
+        self.private |= cursors.is_private(cursor, self._plain(place))
         if (
             kind.is_const_qualified()
             and numpy_type(bare(kind.get_canonical()))
             and (value := _whole(cursor)) is not None
         ):
-            self.found.numbers.setdefault(cursor.spelling, str(value))
+            self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return
         faulty = self._faulty(cursor)
@@ -400,7 +378,7 @@ class _Walk:
         layout = None if faulty else layout_of(kind, self._faulty)
         behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
         starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
-        self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
+        self.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
@@ -417,7 +395,7 @@ class _Walk:
             answer = Answer(tuple(parameter_from("", one) for one in function.argument_types()))
         else:
             answer = Answer(None, layout_of(kind, self._faulty))
-        self.found.answers[int(name)] = answer
+        self.answers[int(name)] = answer
 
 
 def _qualified(names: Iterable[str]) -> str:

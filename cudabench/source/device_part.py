@@ -20,7 +20,7 @@ from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.cursors import FUNCTIONS, RECORDS, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
-from cudabench.source.words import DIRECTIVE, USED, WORD, blank, without_remarks
+from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
 from cudabench.toolchain import stand_ins
 
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
@@ -361,9 +361,8 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the macros with all that they stand for."""
     found: dict[str, str] = {}
-    for directive in (one for file in files for one in file.directives if one[1] == "define"):
-        if define := re.match(r"[ \t]+(\w+)(.*)", directive[2], re.S):
-            found[define[1]] = found.get(define[1], "") + define[2]
+    for name, parameters, meaning in (one for file in files for one in macros_of(file.plain)):
+        found[name] = f"{found.get(name, '')} {parameters} {meaning}"
     for name, value in defines:
         found[name.partition("(")[0]] = found.get(name, "") + " " + value
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from cudabench.source.declared import Found
 from cudabench.source.parameters import says_restrict
-from cudabench.source.words import DIRECTIVE, blank, split, without_remarks, words_of
+from cudabench.source.words import DIRECTIVE, blank, macros_of, split, without_remarks, words_of
 
 ROUNDS = 4  # a name may hide another
 MOST = 100  # names
@@ -77,19 +77,20 @@ class Missing:
         places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
         if places:
             plain = without_remarks(text)
-            self._learn_macros(plain, found.heads, {at for at, _ in places})
+            self._learn_macros(plain, {at for at, _ in places})
             for at, said in places:
                 self._learn(plain, at, said)
         return self.text() != before and self.count < MOST
 
     # Macros ----------------------------------------------------------------------------------------------------------
 
-    def _learn_macros(self, text: str, read: frozenset[int], places: set[int]) -> None:
+    def _learn_macros(self, text: str, places: set[int]) -> None:
         """Learn words in the heads of kernels that were not read whole: they say nothing that matters here."""
-        for start, at, head in _heads(text):
-            end = start + len(head) + (at not in read)
+        known = {name for name, _, _ in macros_of(text)}
+        for start, head in _heads(text):
+            end = start + len(head) + 1
             for word, called in _odd_words(head) if any(start <= place <= end for place in places) else ():
-                if not re.search(rf"^[ \t]*#[ \t]*define[ \t]+{word}\b", text, re.M):
+                if word not in known:
                     value = "__restrict" if "restrict" in word.lower() else ""
                     self.macros.setdefault(f"{word}(...)" if called else word, value)
                     self.count += 1
@@ -191,13 +192,12 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
-def _heads(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield for each kernel of a text where its declaration begins, where `__global__` is, and its head."""
+def _heads(text: str) -> Iterator[tuple[int, str]]:
+    """Yield for each kernel of a text where its declaration begins, and its head."""
     start = 0
     for part in re.split(r"([;{}])", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
-        if found := re.search(r"\b__global__\b", part):
-            head = part.lstrip()
-            yield start + len(part) - len(head), start + found.start(), head
+        if re.search(r"\b__global__\b", part):
+            yield start + len(part) - len(part.lstrip()), part.lstrip()
         start += len(part)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 _LEXEME = re.compile(
     r"""
@@ -56,6 +56,14 @@ def _without_inside(match: re.Match[str]) -> str:
     if match["remark"]:
         return blank(found)
     return found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
+
+
+def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the macros that a text without remarks defines: name, parameters in brackets or '', meaning."""
+    for directive in DIRECTIVE.finditer(text):
+        found = re.match(r"[ \t]+(\w+)(\([^)\n]*\))?(.*)", directive[2], re.S) if directive[1] == "define" else None
+        if found:
+            yield found[1], found[2] or "", found[3].replace("\\\n", " ").strip()
 
 
 def spell(words: Iterable[str]) -> str:

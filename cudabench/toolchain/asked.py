@@ -51,13 +51,14 @@ def only(job: Job) -> Job:
 
 
 def as_written(log: str, job: Job, shorter: Job) -> str:
-    """Return the warnings of a shortened job as of the whole file: its lines as they are, and none of what only the
-    kernels that are left out use."""
+    """Return the warnings of a shortened job without those of the kernels that are left out, and of what only they
+    use."""
     file = None if shorter is job else _read(job)
     if file is None:
         return log
     own, left = (one.source.split("\n") for one in (job, shorter))
-    gone = {word for one, two in zip(own, left, strict=True) if one != two for word in re.findall(r"\w+", one)}
+    changed = {at for at, (one, two) in enumerate(zip(own, left, strict=True), 1) if one != two}
+    gone = {word for at in changed for word in re.findall(r"\w+", own[at - 1])}
     within = [(job.source.count("\n", 0, one.start), job.source.count("\n", 0, one.end)) for one in _kernels(file)]
     found: list[str] = []
     skipping = False
@@ -65,9 +66,8 @@ def as_written(log: str, job: Job, shorter: Job) -> str:
         head = _WARNING.match(line)
         if head is not None:
             at = int(head["line"]) if head["file"] == job.filename else 0
-            skipping = head["name"] in gone and not any(first < at <= last + 1 for first, last in within)
-        elif found and _WARNING.match(found[-1]) and 0 < at <= len(own) and line.strip() == left[at - 1].strip():
-            line = line[: len(line) - len(line.lstrip())] + own[at - 1].strip()
+            unused = head["name"] in gone and not any(first < at <= last + 1 for first, last in within)
+            skipping = unused or at in changed
         if not skipping:
             found.append(line)
     return "\n".join(found)
