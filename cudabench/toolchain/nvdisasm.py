@@ -43,11 +43,6 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
 
 
-def live_registers(cubin: bytes, entry: str) -> dict[int, int]:
-    """Return the 32-bit registers a thread that hold a value at each address of a kernel; errors as `functions`."""
-    return sass.live_registers(sass.section(_text(cubin, ("-c", "-plr", "-lrm", "count")), entry))
-
-
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
     """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
