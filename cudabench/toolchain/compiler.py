@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.source.records import Task
+from cudabench.source.words import DIRECTIVE, without_remarks
 from cudabench.symbols import readable
 from cudabench.toolchain import (
     architecture,
@@ -400,22 +401,19 @@ def _unchosen(log: str, job: Job) -> list[str]:
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     if fault is None:
         return []
-    found: list[str] = []
-    depth, in_else = 0, False
-    for line in reversed(job.source.splitlines()[: int(fault[1]) - 1]):
-        directive = re.match(r"\s*#\s*(if\w*|el\w+|endif)\b(.*)", line)
-        if not directive:
-            continue
-        word, rest = directive.groups()
-        depth += (word == "endif") - (word.startswith("if") and depth > 0)
-        if depth > 0 or (word.startswith("if") and found and not in_else):
-            continue
-        in_else = in_else or word == "else"
-        if in_else and word != "else":
-            found += [one for one in re.findall(r"[A-Za-z_]\w*", rest) if one != "defined"]
-        if word.startswith("if"):
-            break
-    return list(dict.fromkeys(reversed(found)))[:4]
+    above = "\n".join(job.source.splitlines()[: int(fault[1]) - 1])
+    opened: list[list[str]] = []  # of each #if around the place what it and its branches so far ask
+    for directive in DIRECTIVE.finditer(without_remarks(above)):
+        if directive[1].startswith("if"):
+            opened.append([])
+        if opened and directive[1].startswith(("if", "el")):
+            opened[-1].append(directive[2] if directive[1] != "else" else "")
+        elif opened and directive[1] == "endif":
+            opened.pop()
+    if not opened or opened[-1][-1]:
+        return []
+    found = re.findall(r"[A-Za-z_]\w*", " ".join(opened[-1]))
+    return [name for name in dict.fromkeys(found) if name != "defined"][:4]
 
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
