@@ -24,7 +24,7 @@ from cudabench.measure.ab import PairedRun
 from cudabench.records.planned import Settings
 from cudabench.records.revisions import Ab
 from cudabench.results import ab
-from cudabench.userkernel.pair import pair
+from cudabench.userkernel.plan import pair
 from cudabench.userkernel.request import UserRequest
 
 PERCENTS = ("0", "0.5", "1", "3")

@@ -180,8 +180,8 @@ def bench(
     `kernels` are names, ids or globs; none is the whole ladder. `block`, `grid` and `size` are numbers of threads,
     blocks and elements, x first in the first two. `options` are the operation's own (`{"radius": 3}`), `measuring`
     the fields of `cudabench.records.planned.Settings`: cache, min_time, max_time and timeout in seconds, min_samples,
-    cpu, cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, unless told; None for as
-    many as the command takes.
+    cpu, cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, unless told; None for
+    as many as the command takes.
 
     Raises CudabenchError and its subclasses: UsageError for what cannot be, DeviceUnusable for a device that is not
     there, as the command does.

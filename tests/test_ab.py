@@ -24,7 +24,7 @@ from cudabench.records.results import Result
 from cudabench.results import ab, stats
 from cudabench.toolchain import compiler
 from cudabench.toolchain.compiler import nvrtc_version
-from cudabench.userkernel.pair import pair
+from cudabench.userkernel.plan import pair
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from cudabench.errors import CudabenchError
+from cudabench.source import clang_parse
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file
 from cudabench.source.named_types import layout_of
+from cudabench.source.records import HostLaunch, Question
 
 
 def signatures(path: Path, **defines: str) -> list[str]:
@@ -59,7 +61,7 @@ def test_headers(tmp_path: Path) -> None:
         ("own", ""),
         ("of_a", "a.cuh"),
     ]
-    layout = layout_of("P", file, file.types)
+    layout = layout_of("P", file)
     assert layout is not None
     assert (layout.size, file.types["real"], file.numbers["TILE"]) == (16, "double", "32")
 
@@ -106,7 +108,7 @@ def test_pointers_by_other_names() -> None:
 )
 def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list[int]) -> None:
     """A struct lies in memory as the compiler lays it out: nested, aligned, of a template, of constants."""
-    layout = layout_of(asked, parse_text(declared, "t.cu"), {})
+    layout = layout_of(asked, parse_text(declared, "t.cu"))
     assert layout is not None
     assert (layout.size, layout.align, [at for _, at, _ in layout.members]) == (size, align, offsets)
 
@@ -126,4 +128,32 @@ def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list
 )
 def test_no_layout(declared: str) -> None:
     """What no value can be written for, or hangs on an error, has no layout."""
-    assert layout_of("S", parse_text(declared, "t.cu"), {}) is None
+    assert layout_of("S", parse_text(declared, "t.cu")) is None
+
+
+def test_what_types_stand_for() -> None:
+    """A parameter's element: typedefs followed, an enumeration as its numbers, objects and complex numbers by name."""
+    text = (
+        "#include <cuComplex.h>\nenum Color { RED }; typedef double real; struct P { real x, y, z; };\n"
+        "using Tex = cudaTextureObject_t;\n"
+        "__global__ void f(const real *a, Color c, P *p, Tex t, cuComplex *z, Gone *g) {}"
+    )
+    found = parse_text(text, "t.cu").kernels[0].parameters
+    assert [one.element for one in found] == ["double", "int", "P", "cudaTextureObject_t", "cuComplex", "Gone"]
+    assert [one.number for one in found] == ["float64", "int32", None, None, "complex64", None]
+    assert (found[2].parts, found[5].parts) == (("float64", 3), None)
+
+
+def test_launches_of_host_code() -> None:
+    """Grid, block, shared bytes and what is passed are numbers, through variables and constants; else they are not."""
+    text = (
+        "template <class T, int K> __global__ void f(T *x, int n) {}\n"
+        "const int N = 1000;\n#define B 64\n"
+        "int main(int m, char **) { float *x; dim3 block(B, 2), grid((N + B - 1) / B);\n"
+        "  f<float, 8><<<grid, block, B * sizeof(float)>>>(x, N); f<float, 4><<<m, m>>>(x, m); }"
+    )
+    task = parse_text(text, "t.cu").task
+    assert task is not None
+    first, second = clang_parse.asked(task, Question("f", launches=True)).launches
+    assert first == HostLaunch(("float", "8"), (16,), (64, 2), 256, (None, 1000))
+    assert second == HostLaunch(("float", "4"), (), (), 0, (None, None))

@@ -93,14 +93,14 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
 
 def test_layout() -> None:
     """Methods, who may use what, and what has no place in the object do not count; pointers have 8 bytes."""
-    found = layout_of("Parameters", parse_text(SOURCE, "t.cu"), {})
+    found = layout_of("Parameters", parse_text(SOURCE, "t.cu"))
     assert found is not None
     assert [(name, offset) for name, offset, _ in found.members] == [
         ("scale", 0), ("bias", 8), ("nodes", 16), ("hits", 24), ("inner", 40)
     ]  # fmt: skip
     assert (found.size, found.align) == (56, 8)
-    assert layout_of("Odd", parse_text(SOURCE, "t.cu"), {}) is None
-    assert layout_of("Deep", parse_text(SOURCE, "t.cu"), {}) is None
+    assert layout_of("Odd", parse_text(SOURCE, "t.cu")) is None
+    assert layout_of("Deep", parse_text(SOURCE, "t.cu")) is None
 
 
 def test_arrays_behind_pointers(run: Runner, tmp_path: Path) -> None:
@@ -248,6 +248,6 @@ STARTS = {
 def test_members_that_start_as_something(name: str) -> None:
     """What a member starts as takes no room, and none of the members is left out for it."""
     body, offsets, size = STARTS[name]
-    layout = layout_of("S", parse_text(f"struct S {{ {body} }};", "t.cu"), {})
+    layout = layout_of("S", parse_text(f"struct S {{ {body} }};", "t.cu"))
     assert layout is not None
     assert ([offset for _, offset, _ in layout.members], layout.size) == (offsets, size)

@@ -206,7 +206,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.reading import reading
     from cudabench.cli.run import request_of
     from cudabench.plan.revisions import checked_out
-    from cudabench.userkernel.pair import pair
+    from cudabench.userkernel.plan import pair
 
     choice = _gpu(given)
     files = given["old"], given["new"] or given["old"]

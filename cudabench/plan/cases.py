@@ -192,6 +192,11 @@ def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, boo
     return list(picked.values())
 
 
+def is_glob(name: str) -> bool:
+    """Return whether a name stands for all that it matches."""
+    return bool(set(name) & set("*?["))
+
+
 def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     kernels = operation.kernels
     if name == "all":
@@ -200,7 +205,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
         if int(name) >= len(kernels):
             raise UsageError(f"{operation.name} has no kernel {name}: its ids are 0 to {len(kernels) - 1}.")
         return [(kernels[int(name)], True)]
-    if set(name) & set("*?["):
+    if is_glob(name):
         found = [(kernel, False) for kernel in kernels if fnmatchcase(kernel.name, name)]
         if not found:
             raise UsageError(

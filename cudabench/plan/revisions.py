@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.toolchain import cache, toolkit
+from cudabench.toolchain import cache, includes, toolkit
 
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 # What names no file in the text: then every header of the revision is taken.
 _UNCLEAR = re.compile(r'^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[^"<\s])', re.M)
 
@@ -156,7 +155,7 @@ class _Tree:
                 waiting += [one for one in self.entries if one.endswith(_HEADERS)]
             # A header that was reached through a link may mean its neighbours here or there.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
-            for included in _INCLUDE.findall(text):
+            for included in includes.names_in(text)[0]:
                 for folder in (*beside, *folders):
                     one = os.path.normpath(os.path.join(folder, included))
                     if one in self.entries:

@@ -205,6 +205,8 @@ def _asked(task: Task) -> str:
 
     text, lines = task.text, []
     for at, question in enumerate(task.questions):
+        if question.launches:
+            continue
         wanted = question.text
         if question.at is not None:  # an overloaded template: under a name of its own
             name = re.compile(r"\w+").match(text, question.at)

@@ -132,6 +132,22 @@ _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
 _OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or visit them
 
 
+_INTEGER = 1  # of the kinds of values
+
+
+def whole(cursor: Cursor) -> int | None:
+    """Return the whole number that a constant is, None for another."""
+    library = conf.lib
+    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p
+    library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
+    library.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
+    library.clang_EvalResult_getAsLongLong.restype = ctypes.c_longlong
+    result = library.clang_Cursor_Evaluate(cursor)
+    if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
+        return None
+    return int(library.clang_EvalResult_getAsLongLong(result))
+
+
 class _Ranges(ctypes.Structure):
     _fields_ = (("count", ctypes.c_uint), ("ranges", ctypes.POINTER(SourceRange)))
 

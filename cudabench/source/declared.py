@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from ctypes import c_longlong, c_void_p
+from ctypes import c_void_p
 from dataclasses import dataclass, replace
 
 from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
@@ -13,13 +13,13 @@ from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _C
 from cudabench.source import cursors
 from cudabench.source.comments import comment_above
 from cudabench.source.cursors import FUNCTIONS, METHODS, RECORDS, TEMPLATES, Fault, Span, Text, file_of, has, span
-from cudabench.source.layouts import layout_of
+from cudabench.source.launches import launches_in
+from cudabench.source.layouts import layout_of, typed
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
-from cudabench.source.records import Answer, Constant, Kernel, Layout, Reading, SourceFile, Task, numbers_in
-from cudabench.source.types import BYTES, numpy_type
+from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter, Reading, SourceFile, Task
+from cudabench.source.types import numpy_type
 from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
-_INTEGER = 1  # of the kinds of values
 # Words of a function up to which it becomes part of each kernel that calls it; of a larger one it matters how many do.
 _LARGE = 200
 QUERY = "cudabench_query_"
@@ -104,12 +104,15 @@ class _Walk:
             self.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
         for at, question in enumerate(task.questions):
+            if question.launches:
+                launches = tuple(launches_in(self.unit.cursor, question.text, self.texts))
+                self.answers[at] = Answer(launches=launches)
             if question.type and (layout := self.answers.get(at, Answer()).layout):
                 self.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
             self.aliases.setdefault(name, meaning)
         file = SourceFile(
-            task.path, task.text, self._kernels(), self.aliases, {**self.types, **self._uniform()}, self.layouts,
+            task.path, task.text, self._kernels(), self.aliases, {**self.types, **dict(task.defines)}, self.layouts,
             tuple(self.constants), self.references, {**self.macros, **self.numbers}, frozenset(self.large),
             self.private, task,
         )  # fmt: skip
@@ -157,9 +160,9 @@ class _Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            within = [
-                span(child) for child in cursor.get_children() if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)
-            ]
+            # An instance has its members where its template does.
+            of = conf.lib.clang_getSpecializedCursorTemplate(cursor) or cursor
+            within = [span(child) for child in of.get_children() if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
@@ -244,15 +247,13 @@ class _Walk:
         elif layout := layout_of(canonical, self._faulty):
             self.layouts.setdefault(name, layout)
 
-    def _uniform(self) -> dict[str, str]:
-        """Return for each struct whose members are all of one type that type and how many they are."""
-        found = {}
-        for name, layout in self.layouts.items():
-            kinds, nbytes = numbers_in(layout)
-            if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
-                (kind,) = kinds
-                found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // BYTES[kind]}"
-        return found
+    def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
+        """Return a parameter with what its type stands for."""
+        found = typed(parameter, kind, self._faulty)
+        meant = kind.get_canonical()
+        while meant.kind == TypeKind.POINTER:
+            meant = meant.get_pointee()
+        return replace(found, element=self._numbers(meant.get_declaration())) if meant.kind == TypeKind.ENUM else found
 
     def _macro_types(self, path: str = "") -> dict[str, str]:
         """Return the macros that may stand for types, those of one file or of all."""
@@ -294,7 +295,7 @@ class _Walk:
         start = text.place(_with_brackets(text.text, text.at(start)))
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
-        parameters = tuple(parameter_of(one, text, hidden) for one in formal)
+        parameters = tuple(self._typed(parameter_of(one, text, hidden), one.type) for one in formal)
         if cursor.kind == CursorKind.FUNCTION_DECL:
             for one in formal:
                 self._note_instance(one.type)
@@ -365,7 +366,7 @@ class _Walk:
         if (
             kind.is_const_qualified()
             and numpy_type(bare(kind.get_canonical()))
-            and (value := _whole(cursor)) is not None
+            and (value := cursors.whole(cursor)) is not None
         ):
             self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
@@ -392,7 +393,7 @@ class _Walk:
         if failed:
             answer = Answer()
         elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
-            answer = Answer(tuple(parameter_from("", one) for one in function.argument_types()))
+            answer = Answer(tuple(self._typed(parameter_from("", one), one) for one in function.argument_types()))
         else:
             answer = Answer(None, layout_of(kind, self._faulty))
         self.answers[int(name)] = answer
@@ -408,19 +409,6 @@ def _pretty(cursor: Cursor) -> str:
     function = conf.lib.clang_getCursorPrettyPrinted
     function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
     return str(function(cursor, None))
-
-
-def _whole(cursor: Cursor) -> int | None:
-    """Return the whole number that a constant is, None for another."""
-    library = conf.lib
-    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], c_void_p
-    library.clang_EvalResult_getKind.argtypes = [c_void_p]
-    library.clang_EvalResult_getAsLongLong.argtypes = [c_void_p]
-    library.clang_EvalResult_getAsLongLong.restype = c_longlong
-    result = library.clang_Cursor_Evaluate(cursor)
-    if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
-        return None
-    return int(library.clang_EvalResult_getAsLongLong(result))
 
 
 def _with_brackets(text: str, start: int) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
-from cudabench.source.parameters import bare, parameter_from
-from cudabench.source.records import Layout
-from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.parameters import ARRAYS, bare, parameter_from
+from cudabench.source.records import Layout, Parameter
+from cudabench.source.types import BYTES, NAMED, numpy_type, vector_type
 
 Faulty = Callable[[Cursor], bool]
 _DEPTH = 16  # of members in members
@@ -35,7 +36,7 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> L
         element = layout_of(inner, faulty, depth + 1)
         return element and Layout(bare(canonical), size, align, count=canonical.element_count, element=element)
     if canonical.kind == TypeKind.POINTER:
-        pointee = parameter_from(member, kind)
+        pointee = typed(parameter_from(member, kind), kind, faulty)
         inner = canonical.get_pointee().kind
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
@@ -62,3 +63,50 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) 
         members.append((field.spelling, offset // 8, own))
     vector = vector_type(name) is not None or name == "dim3"
     return Layout(bare(kind), kind.get_size(), kind.get_align(), members=tuple(members), vector=vector)
+
+
+def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
+    """Return a parameter with what its type stands for; as it is where that is not known."""
+    if not parameter.meaning:
+        return parameter
+    if parameter.pointer:
+        kind = _inner(kind)
+    while kind.kind in ARRAYS:
+        kind = kind.element_type
+    element = kind
+    while element.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and bare(element) not in NAMED:
+        element = element.get_named_type() if element.kind == TypeKind.ELABORATED else _underlying(element)
+    while kind.get_canonical().kind == TypeKind.POINTER:
+        kind = _inner(kind)
+    return replace(parameter, element=bare(element), parts=_parts(kind.get_canonical(), faulty))
+
+
+def _inner(kind: Type) -> Type:
+    canonical = kind.get_canonical()
+    sugared = kind.element_type if kind.kind in ARRAYS else kind.get_pointee()
+    if sugared.kind != TypeKind.INVALID:
+        return sugared
+    return canonical.element_type if canonical.kind in ARRAYS else canonical.get_pointee()
+
+
+def _underlying(kind: Type) -> Type:
+    return kind.get_declaration().underlying_typedef_type
+
+
+def _parts(kind: Type, faulty: Faulty) -> tuple[str, int] | None:
+    """Return the NumPy type and count of the numbers that a type is made of, None where they are of several types."""
+    if kind.kind == TypeKind.CONSTANTARRAY:
+        one = _parts(kind.element_type, faulty)
+        return one and (one[0], one[1] * kind.element_count)
+    if kind.kind == TypeKind.ENUM:
+        kind = kind.get_declaration().enum_type.get_canonical()
+    name = bare(kind)
+    if dtype := numpy_type(name):
+        return dtype, 1
+    if kind.kind != TypeKind.RECORD or name in _OPAQUE or kind.get_declaration().kind == CursorKind.UNION_DECL:
+        return None
+    members = [_parts(field.type.get_canonical(), faulty) for field in kind.get_fields()]
+    dtypes, count = {one[0] if one else "" for one in members}, sum(one[1] if one else 0 for one in members)
+    dtype = next(iter(dtypes), "")
+    uniform = len(dtypes) == 1 and dtype and count * BYTES[dtype] == kind.get_size()
+    return (dtype, count) if uniform and not faulty(kind.get_declaration()) else None

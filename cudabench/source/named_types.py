@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cudabench.source import clang_parse
 from cudabench.source.records import Layout, Question, SourceFile
 from cudabench.source.types import BYTES, canonical, numpy_type, vector_type
@@ -13,7 +11,7 @@ _AXES = "xyzw"
 _OF_CUDA = frozenset(["cudaPitchedPtr", "cudaExtent", "cudaPos"])
 
 
-def layout_of(ctype: str, file: SourceFile, aliases: Mapping[str, str]) -> Layout | None:
+def layout_of(ctype: str, file: SourceFile) -> Layout | None:
     """Return how a type lies in memory; None for one that is not known.
 
     Vectors follow CUDA's table of alignments (CUDA C++ programming guide, built-in vector types); a struct is laid out
@@ -21,7 +19,7 @@ def layout_of(ctype: str, file: SourceFile, aliases: Mapping[str, str]) -> Layou
     """
     if "(" in ctype or "*" in ctype:
         return None
-    dtype = numpy_type(ctype, aliases)
+    aliases, dtype = file.types, numpy_type(ctype, file.types)
     if dtype and not dtype.startswith("complex"):
         return Layout(ctype, BYTES[dtype], BYTES[dtype], dtype)
     vector = vector_type(ctype, aliases)

@@ -12,7 +12,7 @@ from cudabench.source.cursors import Text, span
 from cudabench.source.records import Parameter, TemplateParameter
 from cudabench.source.words import closing_bracket, spell, split, words_of
 
-_ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
+ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
 _FUNCTIONS = (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO)
 _QUALIFIERS = frozenset(["const", "volatile", "register", "restrict", "__restrict__", "__restrict"])
 _ATTRIBUTES = frozenset(["__attribute__", "__align__", "alignas", "__builtin_align__"])
@@ -46,8 +46,8 @@ def parameter_from(name: str, kind: Type) -> Parameter:
     canonical = kind.get_canonical()
     meaning = "" if DEPENDENT in canonical.spelling else plain(canonical)
     pointee = None
-    if canonical.kind in _ARRAYS:
-        pointee = (kind if kind.kind in _ARRAYS else canonical).element_type
+    if canonical.kind in ARRAYS:
+        pointee = (kind if kind.kind in ARRAYS else canonical).element_type
         meaning = meaning and f"{plain(pointee.get_canonical())}*"
     elif canonical.kind == TypeKind.POINTER and canonical.get_pointee().kind not in _FUNCTIONS:
         sugared = kind.get_pointee()
@@ -55,7 +55,7 @@ def parameter_from(name: str, kind: Type) -> Parameter:
     if pointee is None:
         return Parameter(name, bare(kind), meaning=meaning)
     element = pointee
-    while element.kind in _ARRAYS:
+    while element.kind in ARRAYS:
         element = element.element_type
     const = pointee.is_const_qualified() or element.is_const_qualified()
     return Parameter(name, bare(pointee), True, const, kind.is_restrict_qualified(), meaning)

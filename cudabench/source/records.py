@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cudabench.source.types import numpy_type, vector_type
+
 VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
 
 
@@ -17,6 +19,9 @@ class Parameter:
     reference to the name: `const T* __restrict__ p` has type 'T'. `const` says that the pointee is const. A pointer to
     a pointer has type 'float*'; a pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning`
     is the whole type in one spelling, macros, typedefs and traits followed: 'const float*'; '' where it is not known.
+    `element` is what `type` stands for, an enumeration's that of its numbers; complex numbers, texture and surface
+    objects keep their names. `parts` are the NumPy type and count of the numbers that it is made of, where they are all
+    of one type.
     """
 
     name: str
@@ -25,6 +30,18 @@ class Parameter:
     const: bool = False
     restrict: bool = False
     meaning: str = field(default="", compare=False)
+    element: str = field(default="", compare=False)
+    parts: tuple[str, int] | None = field(default=None, compare=False)
+
+    @property
+    def number(self) -> str | None:
+        """The NumPy type of the value, or of what it points at; None for another type than a number's."""
+        return numpy_type(self.element or self.type)
+
+    @property
+    def vector(self) -> tuple[str, int] | None:
+        """The NumPy type and number of elements of a CUDA vector, or of one that it points at."""
+        return vector_type(self.element or self.type)
 
     @property
     def ctype(self) -> str:
@@ -127,12 +144,14 @@ class Constant:
 class Question:
     """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
 
-    text: as C++ writes it. at: where the name of the kernel stands in the file, to tell overloaded templates apart.
+    text: as C++ writes it. launches: what is asked are the host code's launches of kernels that are called so. at:
+    where the name of the kernel stands in the file, to tell overloaded templates apart.
     """
 
     text: str
     type: bool = False
     at: int | None = None
+    launches: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +178,7 @@ class SourceFile:
     """A `.cu` file: its text, its kernels in order, and what it declares.
 
     `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those
-    of its headers, too, and the names of structs ('struct P') and enumerations (the type of their numbers). `layouts`
+    of its headers and of -D, too, and the names of structs ('struct P') and enumerations (of their numbers). `layouts`
     are those of its structs by name. `references` are the file's texture and surface references with their type,
     `numbers` what its macros and whole constants stand for. `large` are functions and classes that the compiler may not
     make part of their callers; `private` says that there are variables of the device that no other file knows.
@@ -180,11 +199,24 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class HostLaunch:
+    """A launch in host code: template arguments as it writes them, grid, block, dynamic shared bytes and what is passed
+    as numbers; () and None where they are not plain."""
+
+    template: tuple[str, ...] = ()
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    shared: int | None = None
+    passed: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What a question was answered: the parameters of a kernel's instance, the layout of a type."""
+    """What a question was answered: the parameters of a kernel's instance, the layout of a type, launches."""
 
     parameters: tuple[Parameter, ...] | None = None
     layout: Layout | None = None
+    launches: tuple[HostLaunch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,13 @@ _DTYPES = {
     **dict.fromkeys(("c10::Half", "at::Half", "torch::Half"), "float16"),
     **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
 }
+# Names that say more than what they stand for: numbers of two parts, and handles that are whole numbers.
+NAMED = frozenset(
+    [
+        *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),
+        "cudaTextureObject_t", "cudaSurfaceObject_t", "CUtensorMap",
+    ]
+)  # fmt: skip
 # How many bytes a number of each has.
 BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,

@@ -126,8 +126,8 @@ def _is_brought(name: str, text: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
-def _listed(text: str) -> tuple[tuple[str, ...], bool]:
-    """The names of a text's #include lines, as it stands and without comments, and whether there may be others."""
+def names_in(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names of a text's #include lines, as it stands and without comments, and whether there may be others."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
@@ -146,7 +146,7 @@ def read(job: Job) -> Included:
     waiting: list[tuple[str, Path | None]] = [(job.source, None)]
     while waiting:
         text, beside = waiting.pop()
-        listed, unclear = _listed(text)
+        listed, unclear = names_in(text)
         complete = complete and not unclear
         for name in listed:
             folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]

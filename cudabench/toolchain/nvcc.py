@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cudabench import confined
 from cudabench.errors import DeviceUnusable, UsageError
@@ -53,7 +54,9 @@ def path() -> str:
     return nvcc
 
 
-_CALLS_HEAP = re.compile(r"(?:\.extern\s+\.func[^;]*|Unresolved extern function ')cuda(?:Malloc|Free)\b")
+_Made = TypeVar("_Made")
+# Without a link of relocatable code these only return an error in kernels, which no compiler says.
+_HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 
 
 def text(job: Job, source: str, *, heap: bool = False) -> str:
@@ -61,6 +64,18 @@ def text(job: Job, source: str, *, heap: bool = False) -> str:
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
     return f'{job.macros}{heap_of_kernels}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+
+
+def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
+    """Return what is compiled with the heap of kernels, where the source may call it; a host that declares functions
+    of these names itself does not compile so, and has none."""
+    if _HEAP.search(source):
+        try:
+            return compiled(text(job, source, heap=True))
+        except Refused as refused:
+            if not re.search(r"cudabench_(?:given|freed)|cuda(?:Malloc|Free)", refused.log):
+                raise
+    return compiled(text(job, source))
 
 
 @dataclass(frozen=True)
@@ -82,12 +97,8 @@ class Nvcc:
                 if self.build is None:
                     return _ptx(job, source, folders, options)
                 absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
-                try:
-                    made = self.build(text(job, source), absolute, options, arch)
-                except Refused as refused:
-                    if not _CALLS_HEAP.search(refused.log):
-                        raise
-                    made = self.build(text(job, source, heap=True), absolute, options, arch)
+                build = self.build
+                made = _with_heap(job, source, lambda written: build(written, absolute, options, arch))
                 return _machine_code(job, made)
             except Refused as refused:
                 _judge(refused.log, job)
@@ -116,12 +127,13 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
         command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *options, *(f"-I{one}" for one in folders)]
-        for heap in (False, True):
-            cu.write_text(text(job, source, heap=heap), encoding="utf-8")
-            log = _run(command, job, str(cu))
-            ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
-            if not _CALLS_HEAP.search(ptx):
-                break
+
+        def run(written: str) -> str:
+            cu.write_text(written, encoding="utf-8")
+            return _run(command, job, str(cu))
+
+        log = _with_heap(job, source, run)
+        ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
         lowered = _lowered(job, names.entries_of_ptx(ptx))
         ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
         cubin, resources = None, {}

@@ -13,13 +13,12 @@ from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
-from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.types import numpy_type
 from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, pack
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.pointers import check_fit, like
-from cudabench.userkernel.rows import of_pointers, row_of, rows_of
+from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
 from cudabench.userkernel.tensor_maps import is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import is_object, read_object
 from cudabench.userkernel.values import (
@@ -41,9 +40,6 @@ _POINTERS = (
     "pointers to pointers to pointers, which no argument can be: let it take one array, and compute the place of an "
     "element from its indices."
 )
-
-
-NO_FILE = SourceFile("", "", ())  # that declares nothing
 GAP = "..."  # in a line, for what only the user knows
 
 
@@ -75,12 +71,7 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def read(
-    texts: Sequence[str],
-    kernel: Kernel,
-    aliases: Mapping[str, str],
-    known: Mapping[str, Any],
-    example: object,
-    file: SourceFile = NO_FILE,
+    texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
 
@@ -92,11 +83,11 @@ def read(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in ("null", "nullptr")}
     for parameter in kernel.parameters:
-        why = None if parameter.name in null else _not_given(parameter, kernel, file, aliases)
-        if why and (parameter.name not in names or textures.out_of_reach(parameter, file, aliases)):
+        why = None if parameter.name in null else _not_given(parameter, kernel, file)
+        if why and (parameter.name not in names or textures.out_of_reach(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
-    reader = _Reader(kernel, aliases, file, {**CONSTANTS, **known})
+    reader = _Reader(kernel, file, {**CONSTANTS, **known})
     ordered = in_order(given, kernel)
     for one in numbers_first(ordered):
         reader.number(one)
@@ -166,7 +157,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
     return found
 
 
-def takes(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+def takes(parameter: Parameter, file: SourceFile) -> bool:
     """Return whether some --arg can give a parameter, as far as its type tells; `file` declares structs."""
     ctype = parameter.type
     if parameter.pointer:
@@ -175,8 +166,8 @@ def takes(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) ->
         return True
     if "(" in ctype:
         return False
-    known = numpy_type(ctype, aliases) or layout_of(ctype, file, aliases)
-    return bool(known or accessor_of(parameter)) or not _looks_like_struct(ctype, aliases)
+    known = parameter.number or layout_of(ctype, file)
+    return bool(known or accessor_of(parameter)) or not _looks_like_struct(ctype, file)
 
 
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
@@ -199,8 +190,8 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
 class _Reader:
     """The arguments of a kernel as they are read, and the numbers that the next ones may name; `file` is the source."""
 
-    def __init__(self, kernel: Kernel, aliases: Mapping[str, str], file: SourceFile, scalars: dict[str, Any]) -> None:
-        self.kernel, self.aliases, self.file, self.scalars = kernel, aliases, file, scalars
+    def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
+        self.kernel, self.file, self.scalars = kernel, file, scalars
         self.found: dict[str, Argument] = {}
         self.inside: dict[str, Sequence[Pointer]] = {}  # of structs
 
@@ -215,7 +206,7 @@ class _Reader:
             raise UsageError(f"{one.where}: '{parameter}' is {_object_like(parameter, one.text)}.")
         if accessor_of(parameter):
             return
-        layout = None if "(" in parameter.type else layout_of(parameter.type, self.file, self.aliases)
+        layout = None if "(" in parameter.type else layout_of(parameter.type, self.file)
         if layout is not None and not layout.dtype:
             record = self.record(one, layout)
             self.scalars.update(record.numbers)
@@ -228,7 +219,7 @@ class _Reader:
     def scalar(self, one: Given) -> Scalar:
         """Return a number."""
         where, text, parameter, kernel = one.where, one.text, one.parameter, self.kernel
-        wanted = numpy_type(parameter.type, self.aliases)
+        wanted = parameter.number
         if "(" in parameter.type:
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if text.startswith(("@", "{")) or array_parts(text):
@@ -248,8 +239,8 @@ class _Reader:
                 )
             wanted = explicit.strip()
         if wanted is None or wanted == "bfloat16" or np.dtype(wanted).kind == "c":
-            vector = vector_type(parameter.type, self.aliases)
-            if wanted or vector or _looks_like_struct(parameter.type, self.aliases):
+            vector = parameter.vector
+            if wanted or vector or _looks_like_struct(parameter.type, self.file):
                 raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
             raise UsageError(
                 f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
@@ -294,7 +285,7 @@ class _Reader:
             title, where = f"{name}_{one.path}", f"--arg {name}: {one.path}"
             other = self.found.get(one.text)
             if isinstance(other, Array):
-                check_fit(other, one.pointee, kernel, self.aliases, f"{where}: {one.text}")
+                check_fit(other, one.pointee, kernel, f"{where}: {one.text}")
                 if other.const and not one.pointee.const:
                     raise UsageError(
                         f"{where} may be written, and {one.text} is const in {kernel.signature}: give it an array of "
@@ -357,7 +348,7 @@ class _Reader:
             if parts is None:
                 raise UsageError(
                     f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
-                    f"'{one.name}={like(parameter, self.aliases)}[n]:random' or --arg {one.name}=@FILE.npy."
+                    f"'{one.name}={like(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
                 )
             dtype, extents, how = parts
             check_type(dtype, where)
@@ -370,15 +361,15 @@ class _Reader:
                     "random, zeros, ones or arange."
                 )
         made = Array(one.name, dtype, shape, init, text[1:] if init == "file" else None, parameter.const, rule)
-        check_fit(made, parameter, kernel, self.aliases, where)
+        check_fit(made, parameter, kernel, where)
         return made
 
     def view(self, one: Given) -> Array | BufferView:
         """Return a texture or a surface, of an array of its own or of one of the others."""
         kind, parameter, kernel = one.text[:7], one.parameter, self.kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
-            parameter = replace(parameter, type=textures.KINDS[kind][0])
-        wrong = textures.misfit(kind, parameter, self.aliases)
+            parameter = Parameter(parameter.name, textures.KINDS[kind][0])
+        wrong = textures.misfit(kind, parameter)
         if wrong:
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
         needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
@@ -386,12 +377,12 @@ class _Reader:
         found = read_object(
             one.name, one.text, self.array_for(one, kind == "texture", needs), self.arrays(), fetches=fetches
         )
-        object_uses.check_uses(found.argument, parameter, kernel, self.aliases, one.where)
+        object_uses.check_uses(found.argument, parameter, kernel, self.file, one.where)
         return found
 
     def tensor_map(self, one: Given) -> Array | BufferView:
         """Return a tensor map over an array of its own or of one of the others."""
-        if one.parameter.type not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
+        if one.parameter.element not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
         needs = f"{one.where}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
         array_of = self.array_for(one, False, needs)
@@ -403,7 +394,7 @@ class _Reader:
 
     def array_for(self, one: Given, const: bool, needs: str) -> Callable[[str], Array]:
         """Return what reads the array that a texture or a tensor map is of; `needs` is said where there is none."""
-        bytes_ = replace(one.parameter, type="void", pointer=True, const=const)
+        bytes_ = Parameter(one.parameter.name, "void", True, const)
 
         def array_of(text: str) -> Array:
             found = self.pointed(Given(one.name, text, bytes_)) if text.startswith("@") or array_parts(text) else None
@@ -414,20 +405,20 @@ class _Reader:
         return array_of
 
 
-def check_taken(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> None:
+def check_taken(kernel: Kernel, file: SourceFile) -> None:
     """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
     for parameter in kernel.parameters:
-        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, file, aliases)
+        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, file)
         if why:
             raise NoLine(why)
 
 
-def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> str | None:
+def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return why no --arg can give a parameter, None where one can."""
-    said = textures.out_of_reach(parameter, file, aliases)
+    said = textures.out_of_reach(parameter, file)
     if said:
         return f"{kernel.signature} takes {said}"
-    return None if takes(parameter, file, aliases) else _by_value(parameter, kernel)
+    return None if takes(parameter, file) else _by_value(parameter, kernel)
 
 
 def _by_value(parameter: Parameter, kernel: Kernel) -> str:
@@ -444,8 +435,8 @@ def _by_value(parameter: Parameter, kernel: Kernel) -> str:
     )
 
 
-def _looks_like_struct(ctype: str, aliases: Mapping[str, str]) -> bool:
-    meant = aliases.get(ctype, ctype)
+def _looks_like_struct(ctype: str, file: SourceFile) -> bool:
+    meant = file.types.get(ctype, ctype)
     return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
 
 

@@ -25,7 +25,7 @@ def example_of(layout: Layout) -> str:
     if layout.dtype:
         return "2.5" if np.dtype(layout.dtype).kind == "f" else "1"
     if layout.pointee:
-        return f"{like(layout.pointee, {})}[1024]:random"
+        return f"{like(layout.pointee)}[1024]:random"
     if layout.element and layout.element.dtype and layout.count > _FEW:
         return example_of(layout.element)
     if layout.element:

@@ -8,18 +8,15 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.source.records import Constant, Kernel, SourceFile
-from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.records import Constant, Kernel, SourceFile, numbers_in
+from cudabench.source.types import BYTES, numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, inits
-from cudabench.userkernel.pointers import uniform_struct
 from cudabench.userkernel.values import Array, load, numbers_of
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
 
 
-def read(
-    texts: Sequence[str], file: SourceFile, aliases: Mapping[str, str], numbers: Mapping[str, Any]
-) -> tuple[Array, ...]:
+def read(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
     """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
     known = {constant.name: constant for constant in file.constants}
     made: list[Array] = []
@@ -33,20 +30,20 @@ def read(
                              f"{did_you_mean(plain, known)}")  # fmt: skip
         if name in [one.name for one in made]:
             raise UsageError(f"--const {name}=... is given twice: keep one.")
-        made.append(_one(name, value, known[plain], where, aliases, numbers, file))
+        made.append(_one(name, value, known[plain], where, numbers, file))
     return tuple(made)
 
 
 def _one(
-    name: str, text: str, constant: Constant, where: str, aliases: Mapping[str, str], numbers: Mapping[str, Any],
+    name: str, text: str, constant: Constant, where: str, numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Array:  # fmt: skip
     if text.startswith("@"):
         array = numbers_of(load(text[1:], where))
         return Array(name, array.dtype.name, tuple(array.shape) or (1,), "file", text[1:], True)
     ctype, extents = constant.type, "".join(f"[{extent}]" for extent in constant.extents)
-    wanted = numpy_type(ctype, aliases)
-    vector = vector_type(ctype, aliases)
+    wanted = numpy_type(ctype, file.types)
+    vector = vector_type(ctype, file.types)
     element = wanted or (vector[0] if vector else None)
     parts = arguments.array_parts(text)
     if parts:
@@ -66,23 +63,25 @@ def _one(
             f"{where}: {name} is '{ctype} {name}{extents}' in {file.path}, not a single number: write "
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
-    value = expressions.parse(text, where, numbers).evaluate(numbers)
+    expressions.parse(text, where, numbers).evaluate(numbers)
     rule = inits.read(f"full({text})", wanted, (1,), where, numbers)
-    del value
     return Array(name, wanted, (1,), "full", None, True, rule)
 
 
-def like(constant: Constant, aliases: Mapping[str, str]) -> str:
+def like(constant: Constant, file: SourceFile) -> str:
     """Return a value that --const would take for a variable: random contents for an array."""
-    dtype, vector = numpy_type(constant.type, aliases), vector_type(constant.type, aliases)
+    dtype, vector = numpy_type(constant.type, file.types), vector_type(constant.type, file.types)
     if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
-    one, many = vector or uniform_struct(constant.type, aliases) or ("", 0)
-    if dtype or many:
-        shape = ",".join(map(str, (*constant.extents, *([many] * bool(many)))))
-        return f"{dtype or one}[{shape}]:random"
-    size = constant.layout.size if constant.layout else "BYTES"
-    return f"uint8[{','.join(map(str, (*constant.extents, size)))}]:zeros"
+    layout, many = constant.layout, vector[1] if vector else 0
+    kind, size = dtype or (vector[0] if vector else ""), layout.size if layout else "BYTES"
+    if layout and not kind:
+        kinds, nbytes = numbers_in(layout)
+        if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
+            (kind,) = kinds
+            many = nbytes // BYTES[kind]
+    shape = ",".join(map(str, (*constant.extents, *([many] * bool(many) if kind else [size]))))
+    return f"{kind}[{shape}]:random" if kind else f"uint8[{shape}]:zeros"
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
@@ -97,6 +96,6 @@ def unset(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[Cons
     return [one for one in file.constants if not one.starts and one.name in names]
 
 
-def options(file: SourceFile, kernel: Kernel, given: Sequence[Array], aliases: Mapping[str, str]) -> list[str]:
+def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
     """Return `unset`, each as --const would take it."""
-    return [f"{one.name}={like(one, aliases)}" for one in unset(file, kernel, given)]
+    return [f"{one.name}={like(one, file)}" for one in unset(file, kernel, given)]

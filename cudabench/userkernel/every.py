@@ -56,7 +56,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     if not request.kernels:
         templates = [kernel for kernel in file.kernels if kernel.template_parameters]
         if templates:
-            line = Example(request, whole, templates[0], {**whole.types, **request.defines}, command)
+            line = Example(request, whole, templates[0], command)
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
             raise UsageError(

@@ -21,7 +21,6 @@ from cudabench.userkernel.vocabulary import ExpressionError
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-DRAWN = ("random", "uniform", "normal", "integers", "permutation")  # what --seed changes
 CHUNK = 1 << 22  # elements that are drawn in double precision at once
 
 # Whole numbers up to this are exact.

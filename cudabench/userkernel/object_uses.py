@@ -1,4 +1,7 @@
-"""How a kernel uses textures and surfaces, by its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`."""
+"""How a kernel uses textures and surfaces, by its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`.
+
+References, which CUDA 12 took out of the language, are refused with what takes their place.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudabench.brackets import closing, listed
-from cudabench.errors import UsageError
+from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.choose_kernel import template_arguments
-from cudabench.source.records import Kernel, Parameter
+from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.words import spell, split, words_of
 from cudabench.userkernel.conforming import shape_text
+from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 STEPS = "the steps"  # in place of the name of one kernel
 _USE = re.compile(
@@ -79,19 +84,19 @@ def _taken_by(name: str, text: str, file: str) -> str:
     return ""
 
 
-def check_uses(made: object, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
+def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
         return
     assert isinstance(made, (Texture, Surface))
-    types = {**aliases, **template_arguments(kernel)}
+    types = {**file.types, **template_arguments(kernel)}
     wrong = _misuse(made, parameter.name, kernel.text, types)
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
 
 
-def _misuse(made: Texture | Surface, name: str, text: str, aliases: Mapping[str, str]) -> str | None:
+def _misuse(made: Texture | Surface, name: str, text: str, types: Mapping[str, str]) -> str | None:
     """Return why a kernel, whose text is given, cannot use a texture or surface as its parameter `name`, with the
     repair; None where nothing shows."""
     surface = isinstance(made, Surface)
@@ -106,20 +111,20 @@ def _misuse(made: Texture | Surface, name: str, text: str, aliases: Mapping[str,
             f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, and the kernel uses it as a {kind} of "
             f"{_dimensions(one.sides, one.layered)}: write {kind}({wanted})"
         )
-    return _other_texels(made, alike, aliases) if isinstance(made, Surface) else _other_values(made, alike, aliases)
+    return _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
 
 
-def _other_texels(surface: Surface, own: list[Use], aliases: Mapping[str, str]) -> str | None:
+def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel that steps by the bytes of other elements than a surface's texels is wrong."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for one in own:
-        found = _texel(one.ctype, aliases) if one.ctype else None
+        found = _texel(one.ctype, types) if one.ctype else None
         if found is None:
             continue
         size = np.dtype(found[0]).itemsize * found[1]
         # A GPU takes an element of any size, such as one channel; who steps by it takes it for the texel.
-        steps = _steps(one.x, aliases)
+        steps = _steps(one.x, types)
         if size == have or size not in steps or have in steps:
             return None
         wrong.append((one.ctype, size, found))
@@ -132,14 +137,14 @@ def _other_texels(surface: Surface, own: list[Use], aliases: Mapping[str, str]) 
     )
 
 
-def _other_values(texture: Texture, own: list[Use], aliases: Mapping[str, str]) -> str | None:
+def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel that reads other channels or another type than a texture gives is wrong."""
     normalized = texture.read == "normalized"
     for one in own:
         if texture.linear and not one.linear:
             return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
-        ctype = aliases.get(one.ctype, one.ctype)  # what a parameter of a template stands for
-        found = _element(ctype, aliases)
+        ctype = types.get(one.ctype, one.ctype)  # what a parameter of a template stands for
+        found = _element(ctype, types)
         if found is None:
             continue
         dtype, channels = found
@@ -160,18 +165,63 @@ def _other_values(texture: Texture, own: list[Use], aliases: Mapping[str, str]) 
     return None
 
 
+# References -----------------------------------------------------------------------------------------------------------
+
+
+def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
+    """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
+    file to a texture or surface."""
+    used = sorted(kernel.names & file.references.keys())
+    surfaces = [name for name in used if file.references[name].startswith("surface")]
+    if surfaces:
+        raise _surface_references(surfaces, file, kernel)
+    read = [name for name in used if name not in surfaces]
+    if not read:
+        return
+    fetches, given = [], []
+    for name in read:
+        ctype, kind, *_ = map(spell, split(words_of(file.references[name])[2:-1], ","))
+        sides = int(kind[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
+        fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
+        if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
+            fetch = f"tex1Dfetch<{ctype}>({name}, i)"
+        fetches.append(fetch)
+        given.append(f"--arg '{name}={_example('texture', ctype, file.types)}'")
+    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
+    kind, them, added = "texture reference", "it", "a parameter"
+    if len(read) > 1:
+        kind, them, added = "texture references", "them", "parameters"
+    raise CudabenchError(
+        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
+        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
+        f"{' '.join(given)}."
+    )
+
+
+def _surface_references(used: list[str], file: SourceFile, kernel: Kernel) -> CudabenchError:
+    names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
+    types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    given = " ".join(f"--arg '{name}={_example('surface', types.get(name, ''), file.types)}'" for name in used)
+    one = len(used) == 1
+    return CudabenchError(
+        f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "
+        f"of the language: add {'a parameter' if one else 'parameters'} '{parameters}', also to a function that uses "
+        f"{'it' if one else 'them'}, leave the calls of surf2Dread and the like as they are, and give {given}."
+    )
+
+
 # Types and texts -----------------------------------------------------------------------------------------------------
 
 
-def _element(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type of a number or vector, and how many of it there are; None for any other type."""
-    dtype = numpy_type(ctype, aliases)
-    return (dtype, 1) if dtype else vector_type(ctype, aliases)
+    dtype = numpy_type(ctype, types)
+    return (dtype, 1) if dtype else vector_type(ctype, types)
 
 
-def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
-    found = _element(ctype, aliases)
+    found = _element(ctype, types)
     if found is None:
         return None
     dtype, channels = found
@@ -182,9 +232,9 @@ def _texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
-def example(kind: str, ctype: str, aliases: Mapping[str, str]) -> str:
+def _example(kind: str, ctype: str, types: Mapping[str, str]) -> str:
     """Return a texture or surface of texels of a C type as --arg writes it, with gaps for what is not known of it."""
-    found = _texel(ctype, aliases)
+    found = _texel(ctype, types)
     return f"{kind}({_written(found[0], '...', found[1], 'random') if found else '...'})"
 
 
@@ -205,11 +255,11 @@ def _dimensions(sides: int, layered: bool) -> str:
     return f"{sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
 
 
-def _steps(place: str, aliases: Mapping[str, str]) -> set[int]:
+def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
     found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
     for ctype in re.findall(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", place):
-        known = _texel(ctype, aliases)
+        known = _texel(ctype, types)
         found |= {np.dtype(known[0]).itemsize * known[1]} if known else set()
     return found
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cudabench.errors import UsageError
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
-from cudabench.source.records import Kernel, Parameter
-from cudabench.source.types import numpy_type
+from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import tensor_maps, textures
 from cudabench.userkernel.object_uses import check_uses
-from cudabench.userkernel.pointers import check_fit
-from cudabench.userkernel.rows import of_pointers, row_of
+from cudabench.userkernel.pointers import check_fit, of_pointers, row_of
 from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 
-def check_takes(
-    argument: Argument, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str
-) -> None:
+def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
     made = argument.argument
     what = f"{where}: '{parameter}' is"
@@ -27,10 +23,10 @@ def check_takes(
             raise UsageError(f"{what} not a tensor map.")
     elif isinstance(made, (Texture, Surface)):
         kind = textures.kind_of(made)
-        wrong = textures.misfit(kind, parameter, aliases)
+        wrong = textures.misfit(kind, parameter)
         if wrong:
             raise UsageError(f"{what} not a {kind}, but {wrong}.")
-        check_uses(made, parameter, kernel, aliases, where)
+        check_uses(made, parameter, kernel, file, where)
     elif parameter.type in textures.OBJECTS and not parameter.pointer:
         raise UsageError(f"{what} {textures.OBJECTS[parameter.type]}.")
     elif parameter.pointer != isinstance(argument, (Array, Null)):
@@ -39,11 +35,11 @@ def check_takes(
         if isinstance(made, Rows) != of_pointers(parameter):
             raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
         own = replace(row_of(parameter), const=False) if isinstance(made, Rows) else parameter
-        check_fit(argument, own, kernel, aliases, where)
+        check_fit(argument, own, kernel, where)
 
 
 def for_each_kernel(
-    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], aliases: Mapping[str, str]
+    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], file: SourceFile
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
@@ -67,11 +63,10 @@ def for_each_kernel(
         for name, parameter in zip(order, kernel.parameters, strict=True):
             argument = by_name[name]
             where = f"{kernel.signature} cannot take {name} of {first.signature}; run it by itself"
-            check_takes(argument, parameter, kernel, aliases, where)
+            check_takes(argument, parameter, kernel, file, where)
             if isinstance(argument, Scalar):
-                wanted = numpy_type(parameter.type, aliases)
-                if wanted not in (None, argument.dtype):
-                    raise UsageError(f"{where}: it takes {wanted}, not {argument.dtype}.")
+                if parameter.number not in (None, argument.dtype):
+                    raise UsageError(f"{where}: it takes {parameter.number}, not {argument.dtype}.")
             elif isinstance(argument, Array) and argument.view is None and argument.const and not parameter.const:
                 by_name[name] = replace(argument, const=False)
         orders.append(order)

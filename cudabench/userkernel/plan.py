@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import words_of
-from cudabench.userkernel import arguments, constants, passed, references, steps, values
+from cudabench.userkernel import arguments, constants, passed, steps, values
 from cudabench.userkernel.arguments import NoLine
+from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
-from cudabench.userkernel.values import Record, Scalar
+from cudabench.userkernel.values import Array, Record, Scalar
 
 
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
@@ -68,7 +70,6 @@ class _Builder:
         self.request, self.command = request, command
         self.folders = _folders(request)
         self.file = file_of(request)
-        self.aliases = {**self.file.types, **request.defines}
         self.names = list(request.given())
 
     def in_steps(self) -> list[Case]:
@@ -89,7 +90,7 @@ class _Builder:
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
         whole, kernels = steps.union(group, self.names, kernel, example)
         self.read(whole, [whole], example)
-        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.aliases)
+        launches = steps.launches(group, kernels, self.arguments, self.numbers, self.file)
         name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
         return [self.case(name, launches, request, list(kernels.values()))]
 
@@ -99,7 +100,7 @@ class _Builder:
         kernels = [self.checked(kernel) for kernel, *_ in picked]
         by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
         first = next(by_names, kernels[0])
-        example = Example(self.request, self.file, first, self.aliases, self.command)
+        example = Example(self.request, self.file, first, self.command)
         orders = self.read(first, kernels, example)
         if self.request.save and len(picked) > 1:
             raise UsageError(
@@ -115,26 +116,26 @@ class _Builder:
 
     def checked(self, kernel: Kernel) -> Kernel:
         """Return a kernel. Raises CudabenchError where it uses references."""
-        references.check_no_reference(self.file, kernel, self.aliases)
+        check_no_reference(self.file, kernel)
         return kernel
 
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
-        request, aliases = self.request, self.aliases
-        found = arguments.read(request.arguments, first, aliases, _known(request), example, self.file)
-        self.arguments, orders = passed.for_each_kernel(found, first, kernels, aliases)
+        request = self.request
+        found = arguments.read(request.arguments, first, _known(request), example, self.file)
+        self.arguments, orders = passed.for_each_kernel(found, first, kernels, self.file)
         scalars = [one for one in self.arguments if isinstance(one, Scalar)]
         self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
-        self.fixed = constants.read(request.constants, self.file, aliases, self.numbers)
+        self.fixed = constants.read(request.constants, self.file, self.numbers)
         self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
         """Return the case of launches of kernels."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
-        unset = (constants.options(self.file, kernel, self.fixed, self.aliases) for kernel in kernels)
+        unset = (constants.options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
             operation="run",
             kernel=name,
@@ -155,9 +156,68 @@ class _Builder:
 
 def problem(request: UserRequest) -> UserProblem:
     """Return the problem of a request for one kernel. Raises as `build` does."""
-    maker = build([request]).make
-    assert isinstance(maker, partial)
-    return cast(UserProblem, maker.args[0])
+    return _problem_in(build([request]))
+
+
+def _problem_in(found: Series) -> UserProblem:
+    return cast(UserProblem, cast("partial[Any]", found.make).args[0])
+
+
+# Two kernels on one set of arguments ----------------------------------------------------------------------------------
+
+
+def pair(old: UserRequest, new: UserRequest) -> Series:
+    """Return the two kernels as a series of two cases, old first.
+
+    An array that either may write is one that both may. Raises UsageError where a side is not one kernel or the two
+    do not have the same arguments, expectations and bytes; otherwise as `build`.
+    """
+    sides = [build([request]) for request in (old, new)]
+    for request, side in zip((old, new), sides, strict=True):
+        if len(side.cases) != 1:
+            names = ", ".join(case.kernel for case in side.cases)
+            raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
+    first, second = map(_problem_in, sides)
+    _check_same(first, second)
+    others = {one.name: one for one in second.arguments}
+    merged = tuple(
+        replace(one, const=one.const and cast(Array, others[one.name]).const) if isinstance(one, Array) else one
+        for one in first.arguments
+    )
+    cases = tuple(case for side in sides for case in side.cases)
+    return Series(partial(operation_of, replace(first, arguments=merged)), cases, sides[0].baseline)
+
+
+def _check_same(first: UserProblem, second: UserProblem) -> None:
+    """Raise UsageError for the first thing in which two problems differ; --expect is one text for both."""
+    ours, theirs = ({one.name: one for one in problem.arguments} for problem in (first, second))
+    if set(ours) != set(theirs):
+        raise UsageError(
+            f"The two sides take other arguments, {', '.join(ours)} and {', '.join(theirs)}: they are compared on the "
+            "same ones."
+        )
+    for name, one in ours.items():
+        other = theirs[name]
+        if isinstance(one, Array) and isinstance(other, Array):
+            other = replace(other, const=one.const)
+        if repr(one) != repr(other):
+            raise UsageError(
+                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
+                f"{_told(other)}; measure them one by one with 'cudabench run'."
+            )
+    for option, before, after in (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops)):
+        if before != after:
+            raise UsageError(f"{option} gives {before} for the old side and {after} for the new one: it must be one.")
+
+
+def _told(argument: Any) -> str:
+    if isinstance(argument, Array):
+        return f"{argument.dtype}{list(argument.shape)}"
+    value = getattr(argument, "value", None)
+    return f"{value} ({argument.dtype})" if value is not None else type(argument).__name__.lower()
+
+
+# What the options say -------------------------------------------------------------------------------------------------
 
 
 def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
@@ -208,13 +268,12 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
                     raise
                 request, file = nearby
                 said = f"{request.file} has no kernel but those of headers, which -I finds"
-            aliases = {**file.types, **request.defines}
-            easy = (k for k in file.kernels if _easy(k, file, aliases))
-            raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
+            easy = (k for k in file.kernels if _easy(k, file))
+            raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
-        glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
+        glob = not set(name) & set("<(") and is_glob(name)
         if name != "all" and not glob:
             kernel = _found(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
@@ -236,15 +295,13 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
     return list(picked.values())
 
 
-def _easy(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        references.check_no_reference(file, kernel, aliases)
+        check_no_reference(file, kernel)
     except CudabenchError:
         return False
-    return not _launches_kernels(kernel) and all(
-        arguments.takes(parameter, file, aliases) for parameter in kernel.parameters
-    )
+    return not _launches_kernels(kernel) and all(arguments.takes(parameter, file) for parameter in kernel.parameters)
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
@@ -255,24 +312,21 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        aliases = {**file.types, **request.defines}
         try:
-            line: str | NoLine = str(Example(request, file, own[0], aliases, command))
+            line: str | NoLine = str(Example(request, file, own[0], command))
         except NoLine as none:
             line = none
         raise UsageError(_with_line(str(error), line)) from None
 
 
-def _first_line(
-    request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], aliases: Mapping[str, str], command: str
-) -> str | NoLine:
+def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
     """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
     file, has none."""
     why: NoLine | None = None
     first = ""
     for kernel in chain(kernels, file.kernels[:1]):
         try:
-            line = str(Example(request, file, kernel, aliases, command))
+            line = str(Example(request, file, kernel, command))
         except NoLine as error:
             why = why or error
             continue

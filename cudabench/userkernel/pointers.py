@@ -1,13 +1,16 @@
-"""Which arrays a pointer of a kernel's signature takes."""
+"""Which arrays a pointer of a kernel's signature takes, also one to pointers to rows, `float **a`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from cudabench.errors import UsageError
+from cudabench.records.launch import Rows
 from cudabench.source.records import Kernel, Parameter
-from cudabench.source.types import numpy_type, vector_type
+from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
@@ -20,24 +23,24 @@ _BITS = {
 _SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
 
 
-def like(parameter: Parameter, aliases: Mapping[str, str]) -> str:
+def like(parameter: Parameter) -> str:
     """Return the NumPy type of an array for a pointer; bytes where there is none."""
-    pointee = _pointee(parameter, aliases)
+    pointee = _pointee(parameter)
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
 
-def elements(parameter: Parameter, aliases: Mapping[str, str]) -> int | None:
+def elements(parameter: Parameter) -> int | None:
     """Return how many elements of `like` one of a pointer takes; None for a struct or an unknown type."""
-    pointee = _pointee(parameter, aliases)
+    pointee = _pointee(parameter)
     return pointee[1] if pointee else 1 if parameter.type == "void" else None
 
 
-def check_fit(array: Array, parameter: Parameter, kernel: Kernel, aliases: Mapping[str, str], where: str) -> None:
+def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> None:
     """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
     if parameter.type == "void":
         return
-    pointee = _pointee(parameter, aliases)
-    if pointee is None or (array.dtype == "uint8" and uniform_struct(parameter.type, aliases)):
+    pointee = _pointee(parameter)
+    if pointee is None or (array.dtype == "uint8" and pointee is parameter.parts):
         if array.dtype != "uint8":
             raise UsageError(
                 f"{where}: {kernel.signature} takes a pointer to {parameter.type}, which NumPy does not have: give its "
@@ -63,21 +66,34 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, aliases: Mappi
         )
 
 
-def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+def _pointee(parameter: Parameter) -> tuple[str, int] | None:
     """Return the NumPy type behind a pointer and how many of it make an element; None for an unknown type, and a struct
     whose members are not all of one type."""
-    ctype = parameter.type.partition("[")[0]  # a pointer to an array
-    dtype = numpy_type(ctype, aliases)
-    if dtype:
-        return dtype, 1
-    bare = ctype
-    for _ in range(8):
-        bare = aliases.get(bare, bare)
-    return vector_type(ctype, aliases) or _BITS.get(bare) or uniform_struct(bare, aliases)
+    if parameter.number:
+        return parameter.number, 1
+    return parameter.vector or _BITS.get(parameter.element or parameter.type) or parameter.parts
 
 
-def uniform_struct(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the type of a struct's members and how many they are, None where they are of several types."""
-    name = "".join(ctype.removeprefix("struct ").split())
-    kind, _, count = aliases.get(f"elements of {name}", "").partition(" ")
-    return (kind, int(count)) if count else None
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+def of_pointers(parameter: Parameter) -> bool:
+    """Return whether a parameter points at pointers to numbers or structs, as `float **a` does."""
+    return parameter.pointer and parameter.type.endswith("*") and not parameter.type.endswith("**")
+
+
+def row_of(parameter: Parameter) -> Parameter:
+    """Return the parameter that one row would be: `float *a` for `float **a`."""
+    return replace(parameter, type=parameter.type[:-1].rstrip(), element=parameter.element[:-1])
+
+
+def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> Array:
+    """Return an array that goes to the kernel as pointers to its rows. Raises UsageError where it has no rows."""
+    if len(array.shape) < 2:
+        raise UsageError(
+            f"{where}: '{parameter}' in {kernel.signature} is an array of pointers, one to each row, and "
+            f"{array.dtype}{shape_text(array.shape)} has no rows: give rows and columns, as in "
+            f"--arg '{array.name}={array.dtype}[16,{array.shape[0]}]:random'."
+        )
+    pitch = math.prod(array.shape[1:]) * np.dtype(array.storage).itemsize
+    return replace(array, view=Rows(array.name, array.shape[0], pitch))

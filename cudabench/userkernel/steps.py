@@ -20,8 +20,7 @@ import numpy as np
 from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import Launch, Surface
-from cudabench.source.records import Kernel, Parameter
-from cudabench.source.types import numpy_type
+from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS
 from cudabench.userkernel.passed import check_takes
@@ -114,7 +113,7 @@ def launches(
     kernels: Mapping[str, Kernel],
     given: Sequence[Argument],
     numbers: Mapping[str, Any],
-    aliases: Mapping[str, str],
+    file: SourceFile,
 ) -> tuple[Launch, ...]:
     """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
     by_name = {one.name: one for one in given}
@@ -128,7 +127,7 @@ def launches(
                 kernel.expression, call.grid, call.block, numbers, shared=call.shared or None, option="--step"
             )
         passed = [
-            _passed(places.get(text, text), parameter, kernel, by_name, numbers, aliases)
+            _passed(places.get(text, text), parameter, kernel, by_name, numbers, file)
             for text, parameter in zip(call.passed, kernel.parameters, strict=True)
         ]
         return replace(cached[call], arguments=tuple(passed))
@@ -162,7 +161,7 @@ def _passed(
     kernel: Kernel,
     by_name: Mapping[str, Argument],
     numbers: Mapping[str, Any],
-    aliases: Mapping[str, str],
+    file: SourceFile,
 ) -> Any:
     """Return what a launch is given for a parameter."""
     where = f"--step: {text}"
@@ -173,11 +172,11 @@ def _passed(
         repair = f"add --arg 't=texture({text})' and pass t"
         raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
     if found is not None:
-        check_takes(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
+        check_takes(found, parameter, kernel, file, f"{where} in {kernel.signature}")
     elif parameter.pointer or parameter.type in textures.OBJECTS:
         needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
         raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
-    wanted = numpy_type(parameter.type, aliases)
+    wanted = parameter.number
     if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
         return found.argument
     if wanted is None or np.dtype(wanted).kind == "c":

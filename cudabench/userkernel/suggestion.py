@@ -17,14 +17,21 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.plan.constants import Constants, NotANumber
+from cudabench.source import clang_parse
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
-from cudabench.source.records import Kernel, Parameter, SourceFile, TemplateParameter, numbers_in
-from cudabench.source.types import numpy_type
-from cudabench.source.words import spell, split, words_of
+from cudabench.source.records import (
+    HostLaunch,
+    Kernel,
+    Parameter,
+    Question,
+    SourceFile,
+    TemplateParameter,
+    numbers_in,
+)
 from cudabench.toolchain import includes
-from cudabench.userkernel import pointers, rows
+from cudabench.userkernel import pointers
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import example_of
@@ -47,39 +54,35 @@ class Example:
     request: UserRequest
     file: SourceFile
     kernel: Kernel
-    aliases: Mapping[str, str]
     command: str = "run"
 
     def __str__(self) -> str:
         """The line. Raises NoLine for a kernel with a parameter that no --arg can give."""
-        request, file, kernel, aliases = self.request, self.file, self.kernel, self.aliases
+        request, file, kernel = self.request, self.file, self.kernel
         if found := with_headers_nearby(request):
             request, file = found
-            aliases = {**file.types, **request.defines}
             with contextlib.suppress(UsageError):  # a template has no instance yet
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
-        return shlex.join(_words(request, file, kernel, aliases, self.command))
+        return shlex.join(_words(request, file, kernel, self.command))
 
 
-def _words(
-    request: UserRequest, file: SourceFile, kernel: Kernel, aliases: Mapping[str, str], command: str
-) -> list[str]:
+def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
     """Return a command line for a kernel by its words."""
-    launch = _launch_of(kernel, file, aliases)
+    launch = _launch_of(kernel, file)
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
-        name = _instance(kernel, launch, file, aliases)
+        name = _instance(kernel, launch, file)
         kernel = find_kernel(file, name.replace(GAP, "32"))
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
-    check_taken(kernel, file, aliases)
-    sized = _sized(request, kernel, file, aliases, launch)
+    check_taken(kernel, file)
+    sized = _sized(request, kernel, file, launch)
     given = request.given()
-    shared = request.shared or launch.shared or (GAP if _dynamic_shared(kernel, file) else None)
+    shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     arguments = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file, aliases, sized)
+        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file, sized)
         arguments.append(f"{own}={value}")
     return replace(
         request, file=str(file.path), kernels=(name,), grid=sized.grid or None, block=sized.block or None,
@@ -103,26 +106,24 @@ class _Sized:
     body: str
 
 
-def _sized(
-    request: UserRequest, kernel: Kernel, file: SourceFile, aliases: Mapping[str, str], launch: _Launch
-) -> _Sized:
+def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _Sized:
     whole = {
         parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
         for at, parameter in enumerate(kernel.parameters)
-        if not parameter.pointer and np.dtype(numpy_type(parameter.type, aliases) or "V").kind in "iu"
+        if not parameter.pointer and np.dtype(parameter.number or "V").kind in "iu"
     }
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
     used = kernel.names | set(re.findall(r"%(\w+)", body))
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
     deep = max((at for name, at in axes if name == "threadIdx"), default=1)
     wide = max((at for _, at in axes), default=1)
-    sides = _block_in(kernel, body, file, aliases, deep) or BLOCKS[deep]
+    sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
-    block = request.block or launch.block or ",".join(map(str, sides)) or GAP
+    block = request.block or ",".join(map(str, launch.block)) or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
-    grid = request.grid or launch.grid or ("1" if alone else "")
+    grid = request.grid or ",".join(map(str, launch.grid)) or ("1" if alone else "")
     sizes = [own for own in whole if _is_size(own, body)]
     numbers = {own: str(value or GAP) for own, value in whole.items()}
     if len(sizes) > 1 or block == GAP:
@@ -132,7 +133,7 @@ def _sized(
         return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
     parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
-    power = max(wide, 2 if parts or any(map(rows.of_pointers, kernel.parameters)) else 1)
+    power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
     return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
@@ -186,15 +187,15 @@ def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
 # What a parameter is given -------------------------------------------------------------------------------------------
 
 
-def _value(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], sized: _Sized) -> str:
+def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     """Return an argument as --arg writes it."""
     if kind := {TENSOR_MAP: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
-        return _array(parameter, file, aliases, sized)
+        return _array(parameter, file, sized)
     if accessor := accessor_of(parameter):
-        return f"{pointers.like(accessor.parameter(''), aliases)}[{','.join([GAP] * accessor.dimensions)}]:random"
-    layout = layout_of(parameter.type, file, aliases)
+        return f"{pointers.like(accessor.parameter(''))}[{','.join([GAP] * accessor.dimensions)}]:random"
+    layout = layout_of(parameter.type, file)
     if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
         return example_of(layout)
     if layout and layout.members:
@@ -202,12 +203,12 @@ def _value(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], s
     return "true" if layout and layout.dtype == "bool" else GAP
 
 
-def _array(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], sized: _Sized) -> str:
-    by_rows = rows.of_pointers(parameter)
-    one = rows.row_of(parameter) if by_rows else parameter
-    many, start = pointers.elements(one, aliases), _start(parameter, sized.body)
+def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
+    by_rows = pointers.of_pointers(parameter)
+    one = pointers.row_of(parameter) if by_rows else parameter
+    many, start = pointers.elements(one), _start(parameter, sized.body)
     if many is None:
-        layout = layout_of(one.type, file, aliases)
+        layout = layout_of(one.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
         many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
@@ -216,7 +217,7 @@ def _array(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str], s
         shape = GAP
     elif by_rows:
         shape = f"{sized.size},{sized.size}" if sized.size else GAP
-    return f"{pointers.like(one, aliases)}[{shape}]:{start}"
+    return f"{pointers.like(one)}[{shape}]:{start}"
 
 
 def _start(parameter: Parameter, text: str) -> str:
@@ -235,16 +236,17 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: Kernel, launch: _Launch, file: SourceFile, aliases: Mapping[str, str]) -> str:
+def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
     """Return the instance that a launch names outright, else one of defaults, and float for a type."""
 
     def is_plain(word: str) -> bool:
-        if _number(word, file, aliases) is not None or word in ("true", "false"):
+        if _number(word, file) is not None or word in ("true", "false"):
             return True
         declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
-        return bool(layout_of(word, file, aliases) or re.search(declared, file.text))
+        return bool(layout_of(word, file) or re.search(declared, file.text))
 
-    words = [*launch.template] if all(map(is_plain, launch.template)) else []
+    words = [file.numbers.get(word, word) for word in launch.template]
+    words = words if all(map(is_plain, words)) else []
     words = words or [_likely(one, kernel) for one in kernel.template_parameters]
     return f"{kernel.qualified_name}<{', '.join(words)}>"
 
@@ -279,58 +281,25 @@ def file_of(request: UserRequest) -> SourceFile:
 # What a launch of the file says outright ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """A launch as far as its text says it: the template's arguments, grid, block and dynamic shared bytes as numbers,
-    '' where they are not plain, and for each argument the whole number that it is, None for another."""
-
-    template: tuple[str, ...] = ()
-    grid: str = ""
-    block: str = ""
-    shared: str = ""
-    passed: tuple[int | None, ...] = ()
-
-
-def _launch_of(kernel: Kernel, file: SourceFile, aliases: Mapping[str, str]) -> _Launch:
+def _launch_of(kernel: Kernel, file: SourceFile) -> HostLaunch:
     """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
-    kinds = r"<\s*([^;{}()]*?)\s*>\s*" if kernel.template_parameters else ""
-    launch = rf"\b{kernel.name}\s*(?:{kinds})?<\s*<\s*<([^;]*?)>\s*>\s*>\s*\(([^;]*)\)\s*;"
-    found = []
-    for match in re.finditer(launch, file.text):
-        template, config, passed = match.groups() if kinds else ("", *match.groups())
-        how = [spell(part) for part in split(words_of(config), ",")]
-        grid, block = (_sides(one, file, aliases) for one in [*how, "", ""][:2])
-        shared = str(_number(how[2], file, aliases) or "") if len(how) > 2 else ""
-        given = tuple(in_numbers(spell(part), file, {}) for part in split(words_of(template or ""), ",") if part)
-        numbers = tuple(_number(spell(part), file, aliases) for part in split(words_of(passed), ","))
-        found.append(_Launch(given, grid, block, shared, numbers))
-    return next((one for one in found if one.block), found[0] if found else _Launch())
+    asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
+    return next((one for one in asked or () if one.block), (asked or (HostLaunch(),))[0])
 
 
-def _number(words: str, file: SourceFile, aliases: Mapping[str, str]) -> int | None:
+def _number(words: str, file: SourceFile) -> int | None:
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
-    sizeof = r"\bsizeof\s*\(\s*([\w ]+?)\s*\)"
-    words = re.sub(sizeof, lambda m: str(np.dtype(numpy_type(m[1], aliases) or "V").itemsize or m[0]), words)
+    constants = dict(
+        re.findall(r"\b(?:const|constexpr)\b[^;=(){}]*\b(\w+)\s*[={]\s*([\w\s()+*/-]+?)\s*[;,}]", file.text)
+    )
     try:
-        value = Constants({}, {}, 0).evaluate(in_numbers(words, file, aliases))
+        value = Constants({}, {**file.types, **constants, **file.numbers}, 0).evaluate(words)
     except NotANumber:
         return None
     return value if value >= 0 else None
 
 
-def in_numbers(text: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
-    """Return an expression with the file's own constants in numbers, as far as they are plain."""
-    for _ in range(8):
-        for name in set(re.findall(r"[^\W\d]\w*", text)):
-            local = rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]"
-            known = None if name in file.numbers else re.search(local, file.text)
-            number = known[1] if known else file.numbers.get(name) or aliases.get(name, "")
-            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
-                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
-    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
-
-
-def _block_in(kernel: Kernel, body: str, file: SourceFile, aliases: Mapping[str, str], axes: int) -> list[int]:
+def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
     """Return the block that a kernel's own constants take for granted, [] where they say none.
 
     `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
@@ -339,24 +308,10 @@ def _block_in(kernel: Kernel, body: str, file: SourceFile, aliases: Mapping[str,
 
     def plain(pattern: str) -> int:
         words = next((one for match in re.findall(pattern, body) for one in match if one), "")
-        return (_number(given.get(words, words), file, aliases) or 0) if words else 0
+        return (_number(given.get(words, words), file) or 0) if words else 0
 
     own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
     sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
     if axes == 1 and not sides[0]:
         sides = [plain(r"\b__shared__ [\w: ]+\[([^\[\]]+)\](?!\[)()") or plain(r"__launch_bounds__\(([^,()]+)()")]
     return sides if all(sides) and 32 <= math.prod(sides) <= 1024 else []
-
-
-def _sides(words: str, file: SourceFile, aliases: Mapping[str, str]) -> str:
-    """Return a grid or a block of a launch as an option takes it, '' where it is not plain."""
-    if re.fullmatch(r"[^\W\d]\w*", words):
-        made = rf"\bdim3\s+(?:[^;()]*\([^;()]*\)\s*,\s*)*{words}\s*(?:=\s*dim3\s*)?[({{]([^;]*?)[)}}]\s*[,;]"
-        found = set(re.findall(made, file.text))
-        words = f"dim3({found.pop()})" if len(found) == 1 else words
-    inside = re.fullmatch(r"dim3\s*[({](.*)[)}]", words.strip(), re.S)
-    parts = split(words_of(inside[1]), ",") if inside else [[words]]
-    sides = [_number(spell(part), file, aliases) for part in parts]
-    while len(sides) > 1 and sides[-1] == 1:
-        sides.pop()
-    return ",".join(map(str, sides)) if all(sides) and len(sides) <= 3 else ""

@@ -12,7 +12,6 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
-from cudabench.source.types import numpy_type
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array, BufferView
 
@@ -56,23 +55,24 @@ def kind_of(made: Texture | Surface) -> str:
     return "surface" if isinstance(made, Surface) else "texture"
 
 
-def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str | None:
+def misfit(kind: str, parameter: Parameter) -> str | None:
     """Return what a parameter is that cannot take a texture or a surface, with the repair; None where it can."""
     if parameter.pointer:
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
     if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
         return OBJECTS[parameter.type]
-    dtype = numpy_type(parameter.type, aliases)
-    return None if dtype in (None, "uint64") else "a number: give it one, as n=4096"
+    return None if parameter.number in (None, "uint64") else "a number: give it one, as n=4096"
 
 
-def out_of_reach(parameter: Parameter, file: SourceFile, aliases: Mapping[str, str]) -> str | None:
+def out_of_reach(parameter: Parameter, file: SourceFile) -> str | None:
     """Return why no --arg can give a parameter, in whose struct or memory there are objects, with the repair; None for
     any other. `file` declares structs."""
-    if aliases.get(parameter.type, parameter.type) in OBJECTS and not parameter.pointer:
-        return None
-    layout = layout_of(parameter.type, file, {**aliases, **dict.fromkeys(OBJECTS, "unsigned long long")})
-    found = _objects_in(layout, aliases) if layout else {}
+    element = parameter.element or parameter.type
+    if element in OBJECTS:
+        found = {"": element} if parameter.pointer else {}
+    else:
+        layout = layout_of(parameter.type, file)
+        found = _objects_in(layout, file.types) if layout else {}
     if not found:
         return None
     names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
