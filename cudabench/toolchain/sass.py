@@ -149,7 +149,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if isinstance(item, str):
             pending.append(item)
             continue
-        if runs[-1] and (_ends(runs[-1][-1]) or used.intersection(pending)):
+        if runs[-1] and (runs[-1][-1].opcode in _ENDS or used.intersection(pending)):
             runs.append([])
         places.update(dict.fromkeys(pending, len(runs) - 1))
         pending = []
@@ -178,10 +178,6 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         callee = last.targets[0] if last.opcode == "CALL" and last.targets else ""
         blocks.append(Block(number, tuple(run), tuple(dict.fromkeys(to)), last.opcode in _LEAVES, callee))
     return tuple(blocks)
-
-
-def _ends(instruction: Instruction) -> bool:
-    return instruction.opcode in _ENDS
 
 
 def _conditional(instruction: Instruction) -> bool:
