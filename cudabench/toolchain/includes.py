@@ -127,7 +127,7 @@ def _is_brought(name: str, text: str) -> bool:
 
 @functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
 def names_in(text: str) -> tuple[tuple[str, ...], bool]:
-    """Return the names of a text's #include lines, as it stands and without comments, and whether there may be others."""
+    """Return the names of the #include lines, as they stand and without comments, and whether there may be others."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
