@@ -57,8 +57,9 @@ def test_other_kernels_are_declared() -> None:
         (("first", "second", "child", "parent", "last"), ""),
         (("first",), "static __device__ float seen = 1;\n"),
         (("first",), "namespace { __device__ int seen; }\n"),
+        (("first",), "__device__ int *seen() { static int n; return &n; }\n"),
     ],
-    ids=["no name", "all of them", "static variable", "unnamed namespace"],
+    ids=["no name", "all of them", "static variable", "unnamed namespace", "of a function"],
 )
 def test_what_may_change_the_code_stays(names: tuple[str, ...], before: str) -> None:
     """Nothing goes where no kernel is asked for by name, or where who writes a variable is known from this file."""

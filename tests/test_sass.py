@@ -450,16 +450,6 @@ def test_what_is_no_cubin_is_refused() -> None:
 
 
 @needs_tools
-def test_live_registers_are_no_more_than_ptxas_allots() -> None:
-    """Every instruction has a count, and the largest fits into the kernel's registers."""
-    done = compiled(COPY)
-    assert done.cubin is not None
-    live = nvdisasm.live_registers(done.cubin, "k")
-    assert len(live) >= len(nvdisasm.functions(done.cubin, "k")[0].instructions)
-    assert 0 < max(live.values()) <= done.resources["k"].registers
-
-
-@needs_tools
 def test_a_cubin_tells_registers_and_ptx() -> None:
     """The registers are those of ptxas' report; the PTX has the same lines as the compiler's."""
     done = compiled(COPY)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cudabench.devices import probe
+from cudabench.devices import pycuda_build as build
 from cudabench.errors import DeviceUnusable, UsageError
-from cudabench.toolchain import pycuda_build as build
 from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parent.parent

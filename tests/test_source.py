@@ -63,10 +63,9 @@ def test_without_kernels() -> None:
 
 
 def test_chapter() -> None:
-    """A chapter gives its opening, and its kernels in order with comment, line, signature and span."""
+    """A chapter gives its kernels in order with comment, line, signature and span."""
     source = parse(CHAPTER, "kernels_cu/transpose.cu")
     copy, naive = source.kernels
-    assert source.opening == "Transpose: out[x][y] = in[y][x].\n\n2 * 4 * n bytes must move."
     assert (copy.name, copy.line, copy.comment) == ("copy_row", 8, "Copies rows. The ceiling.")
     assert copy.signature == "copy_row(const T* in, T* out, int n)"
     assert CHAPTER[copy.start : copy.end] == copy.text
@@ -76,7 +75,6 @@ def test_chapter() -> None:
     assert [str(one) for one in naive.template_parameters] == ["typename U", "int N = 32"]
     assert naive.signature == "template <typename U, int N = 32> naive(U* __restrict__ out)"
     assert source.aliases == {"T": "float"}
-    assert source.line(10) == "}"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +145,6 @@ def test_heads(head: str) -> None:
     """Attributes, macros and comments around the name do not hide it."""
     (kernel,) = parse(head + " { if (n) { g(n); } }\nint after(int x) { return x; }", "t.cu").kernels
     assert (kernel.name, [one.name for one in kernel.parameters]) == ("f", ["n"])
-    assert kernel.extern_c == head.startswith("extern")
 
 
 def test_not_kernels() -> None:
@@ -194,7 +191,6 @@ def test_scopes() -> None:
     __global__ void j() {}
     """
     assert names(text) == ["a::b::c::f", "a::v1::g", "h", "i", "j"]
-    assert [kernel.extern_c for kernel in parse(text, "t.cu").kernels] == [False, False, False, True, False]
 
 
 def test_branches_with_two_heads() -> None:
@@ -236,14 +232,6 @@ def test_comments() -> None:
     """
     source = parse(text, "t.cu")
     assert [kernel.comment for kernel in source.kernels] == ["Announced.", "", "Starred.\n\nSecond * paragraph."]
-    assert source.opening == "Announced."
-
-
-def test_opening() -> None:
-    """A comment that belongs to the first kernel, or that stands below code, opens nothing."""
-    assert parse("// Mine.\n__global__ void f() {}", "t.cu").opening == ""
-    assert parse("int x;\n// Below.\n\nint y;", "t.cu").opening == ""
-    assert parse("#pragma once\n// A\n// B\n\n// C\n", "t.cu").opening == "A\nB"
 
 
 @pytest.mark.parametrize(
@@ -384,7 +372,7 @@ def test_read(tmp_path: Path) -> None:
     path = tmp_path / "a.cu"
     path.write_bytes(b"\xef\xbb\xbf// O.\r\n\r\n// C.\r\n__global__ void f() {}\r\n")
     source = read(path)
-    assert (source.opening, source.kernels[0].comment, source.kernels[0].line) == ("O.", "C.", 4)
+    assert (source.kernels[0].comment, source.kernels[0].line) == ("C.", 4)
 
 
 def test_read_errors(tmp_path: Path) -> None:

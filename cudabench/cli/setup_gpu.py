@@ -36,8 +36,8 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     everything done, and checks it.
     """
     from cudabench.devices import probe
+    from cudabench.devices import pycuda_build as build
     from cudabench.toolchain import compiler
-    from cudabench.toolchain import pycuda_build as build
 
     driver, nvrtc = probe.driver(), compiler.nvrtc_version()
     where = build.environment()

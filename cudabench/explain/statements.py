@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import PurePath
 
 from cudabench.simulator.check.places import Gap
-from cudabench.source.words import closing_bracket
-from cudabench.toolchain.tokens import Scan
+from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
 DEPTH = 8  # of calls that are followed
@@ -62,14 +63,14 @@ class Statements:
     """The statements of all functions in a text."""
 
     def __init__(self, text: str) -> None:
-        self.scan = Scan(text)
-        self.scan.leave_out(self.scan.hidden_spans())
-        self.words = self.scan.words
+        placed = placed_words(_seen(text))
+        self.starts, self.words = [at for at, _ in placed], [word for _, word in placed]
+        self.lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self.functions = list(self._functions())
 
     def line(self, token: int) -> int:
         """Return the line in which a token stands."""
-        return bisect_right(self.scan.line_starts, self.scan.starts[token])
+        return bisect_right(self.lines, self.starts[token])
 
     # Reading.
 
@@ -78,7 +79,7 @@ class Statements:
         at = 0
         while at < len(self.words):
             if self.words[at] == "{" and at and self.words[at - 1] in (")", "const", "noexcept", "override", "final"):
-                end = self.scan.matching(at)
+                end = closing_bracket(self.words, at)
                 yield at, end, self._list(at + 1, end)
                 at = end
             at += 1
@@ -93,7 +94,7 @@ class Statements:
     def _statement(self, at: int, end: int) -> Statement:
         word = self.words[at]
         if word == "{":
-            last = min(self.scan.matching(at), end)
+            last = min(closing_bracket(self.words, at), end)
             return Statement("block", at, at, last, [self._list(at + 1, last)])
         if word in ("if", "for", "while", "switch"):
             return self._governing(word, at, end)
@@ -134,10 +135,9 @@ class Statements:
     def token(self, place: tuple[int, int]) -> int:
         """Return the token at a line and column, -1 for none."""
         line, column = place
-        starts = self.scan.line_starts
-        if not 0 < line <= len(starts):
+        if not 0 < line <= len(self.lines):
             return -1
-        token = bisect_right(self.scan.starts, starts[line - 1] + max(column - 1, 0)) - 1
+        token = bisect_right(self.starts, self.lines[line - 1] + max(column - 1, 0)) - 1
         if token + 1 < len(self.words) and (token < 0 or self.line(token) < line):
             token += 1
         return token
@@ -312,3 +312,33 @@ class Statements:
 def _flat(one: Statement) -> list[Statement]:
     """Return the statements of a block, or the one that stands for it."""
     return one.bodies[0] if one.kind == "block" else [one]
+
+
+def _seen(text: str) -> str:
+    """Return a text with blanks in place of comments, directives and what no compiler sees.
+
+    Not seen are the branch of `#if 0`, the rest behind `#if 1`, and, where the branches of one `#if` open or close
+    different numbers of braces (two heads for one body), all but the first.
+    """
+    plain = without_remarks(text)
+    hidden: list[tuple[int, int]] = []
+    opened: list[list[re.Match[str]]] = []
+    for directive in DIRECTIVE.finditer(plain):
+        hidden.append(directive.span())
+        word = directive[1]
+        if word in ("if", "ifdef", "ifndef"):
+            opened.append([directive])
+        elif opened and word.startswith("el"):
+            opened[-1].append(directive)
+        elif opened and word == "endif":
+            group = [*opened.pop(), directive]
+            branches = [(one.end(), two.start()) for one, two in pairwise(group)]
+            condition = group[0][2].strip("() \t") if group[0][1] == "if" else ""
+            uneven = any(plain.count("{", *one) != plain.count("}", *one) for one in branches)
+            if condition in ("0", "false"):
+                hidden.append(branches[0])
+            elif condition in ("1", "true") or (len(branches) > 1 and uneven):
+                hidden += branches[1:]
+    for start, end in hidden:
+        plain = plain[:start] + blank(plain[start:end]) + plain[end:]
+    return plain

@@ -155,7 +155,7 @@ class _Tree:
                 waiting += [one for one in self.entries if one.endswith(_HEADERS)]
             # A header that was reached through a link may mean its neighbours here or there.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
-            for included in includes.named(text):
+            for included in includes.names_in(text)[0]:
                 for folder in (*beside, *folders):
                     one = os.path.normpath(os.path.join(folder, included))
                     if one in self.entries:

@@ -11,15 +11,14 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cudabench import confined
 from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
-from cudabench.source import stored
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
 from cudabench.toolchain import cache, includes, limits, outside
 from cudabench.toolchain.record import Job
@@ -27,18 +26,20 @@ from cudabench.toolchain.record import Job
 if TYPE_CHECKING:
     from clang.cindex import TranslationUnit
 
+    from cudabench.source.cursors import Fault
     from cudabench.source.declared import Found
+
+T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # of the user's own that are read, in the order in which they are included
-MOST_FAULTS = 500
 MOST_QUESTIONS = 32  # about instances of class templates, of one's own accord
 KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown type is int, and no error says so
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
-    "--cuda-host-only", "-nostdinc", "-fparse-all-comments", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
+    "--cuda-host-only", "-nostdinc", "-ferror-limit=0", "-fgnuc-version=13.0", "-w",
     "-U__clang__", "-U__CUDA__", "-ftemplate-depth=256", "-fbracket-depth=256", "-fconstexpr-steps=100000",
 )  # fmt: skip
 
@@ -51,24 +52,39 @@ def read(task: Task) -> Reading:
         outside.check(_job(task))
     name = _key(task)
     kept = cache.read("parsed", name)
-    if kept is not None and (reading := stored.loaded(kept, task)) is not None:
-        return reading
+    if kept is not None and (reading := cache.unpacked(Reading, kept)) is not None:
+        return replace(reading, file=replace(reading.file, text=task.text, task=task))
     _load()
-    seconds = min(MOST_SECONDS, limits.compile_seconds())
     try:
-        reading = confined.call(functools.partial(_read, task), seconds=seconds, memory=MOST_BYTES)
+        reading = bounded(functools.partial(_read, task))
     except confined.TooLong:
         raise CompilerError(
-            f"{task.path}: reading it took over {seconds:g} s and was stopped: it, or what it includes, is too large, "
-            "or its macros make too much of it."
+            f"{task.path}: reading it took over {_seconds():g} s and was stopped: it, or what it includes, is too "
+            "large, or its macros make too much of it."
         ) from None
     except (confined.TooMuch, _Refused, RecursionError):
         raise CompilerError(
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."
         ) from None
-    cache.write("parsed", name, stored.stored(reading))
+    cache.write("parsed", name, cache.packed(replace(reading, file=replace(reading.file, text="", task=None))))
     return reading
+
+
+def bounded(work: Callable[[], T]) -> T:
+    """Return what work with the parser makes, in a process that can be ended. Raises TooLong and TooMuch."""
+    return confined.call(functools.partial(_silent, work), seconds=_seconds(), memory=MOST_BYTES)
+
+
+def _seconds() -> float:
+    return min(MOST_SECONDS, limits.compile_seconds())
+
+
+def _silent(work: Callable[[], T]) -> T:
+    if confined.FORKS:  # the library tells of its crash on standard error
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    return work()
 
 
 def _job(task: Task) -> Job:
@@ -99,9 +115,11 @@ class _Refused(CudabenchError):
 
 
 def _load() -> None:
-    """Load the library here, so that no process that is forked has to. Raises DeviceUnusable where that cannot be."""
+    """Load all here, so that no process that is forked has to. Raises DeviceUnusable where that cannot be."""
     try:
         from clang.cindex import LibclangError, conf
+
+        from cudabench.source import missing as missing
     except ImportError:
         raise DeviceUnusable("No C++ parser is installed: install it with `pip install libclang`.") from None
     try:
@@ -119,43 +137,34 @@ def _load() -> None:
 
 
 def _read(task: Task) -> Reading:
-    """Parse, with stand-ins for what the file lacks. Runs in the process that may be ended."""
-    from cudabench.source import missing
-
-    if confined.FORKS:  # the library tells of its crash on standard error
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    lacks = missing.Missing()
-    for _ in range(missing.ROUNDS):
-        found = _parsed(task, lacks.text())
-        if not lacks.learn(found, task.name, _asked(task)):
-            break
+    """Runs in the process that may be ended."""
+    found, _, front = understood(task)
     if found.incomplete:
         more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
-        reading = _parsed(replace(task, questions=(*task.questions, *more)), lacks.text()).reading
+        reading = _parsed(replace(task, questions=(*task.questions, *more)), front).reading
         return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
     return found.reading
 
 
-def _parsed(task: Task, lacking: str) -> Found:
-    unit, texts = unit_of(task, lacking)
-    return found_in(task, unit, texts)
+def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
+    """Parse a file behind declarations, with stand-ins for what it lacks besides: return what it declares, the errors
+    without the stand-ins, and all that is in front. Runs in the process that may be ended."""
+    from cudabench.source.missing import ROUNDS, Missing
+
+    lacks, found = Missing(), _parsed(task, front, options)
+    faults = found.faults
+    for _ in range(ROUNDS - 1):
+        if not lacks.learn(found, task.name, _asked(task)):
+            break
+        found = _parsed(task, front + lacks.text(), options)
+    return found, faults, front + lacks.text()
 
 
-def found_in(task: Task, unit: TranslationUnit, texts: Mapping[str, str]) -> Found:
-    """Return what a unit declares. Runs in the process that may be ended."""
-    from cudabench.source.cursors import faults_of
-    from cudabench.source.declared import Walk
-
-    return Walk(unit, task.name, texts, tuple(faults_of(unit, MOST_FAULTS))).read(task)
-
-
-def unit_of(task: Task, lacking: str, *, options: int = 0) -> tuple[TranslationUnit, dict[str, str]]:
-    """Return what libclang makes of a file, behind declarations of what it lacks, and the texts that are the user's.
-
-    Runs in the process that may be ended. Raises CudabenchError where libclang gives up.
-    """
+def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
+    """Return what libclang makes of a file, behind declarations of what it lacks. Raises _Refused where it gives up."""
     from clang.cindex import Index, TranslationUnitLoadError
+
+    from cudabench.source.declared import read_unit
 
     text, lacks = _asked(task), VIRTUAL + "missing.h"
     words = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
@@ -167,7 +176,7 @@ def unit_of(task: Task, lacking: str, *, options: int = 0) -> tuple[TranslationU
         unit = Index.create().parse(task.name, words, files, options=KEEP_GOING | options)
     except TranslationUnitLoadError:
         raise _Refused from None
-    return unit, {task.name: text, **_headers(unit, task.name)}
+    return read_unit(unit, task, {task.name: text, **_headers(unit, task.name)})
 
 
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:

@@ -31,11 +31,6 @@ def first_sentence(comment: str) -> str:
     return paragraph[: end.end()] if end else paragraph
 
 
-_BLOCK = r"(?://(?:\\\n|[^\n])*|/\*(?:[^*]|\*(?!/))*\*/)"
-_FIRST = re.compile(rf"(?:\s|^[ \t]*#(?:\\\n|[^\n])*)*?({_BLOCK}(?:[ \t]*\n?[ \t]*{_BLOCK})*)", re.M)
-_COMMENT = re.compile(_BLOCK)
-
-
 def comment_above(text: str, position: int) -> str:
     """Return the words of the block of comments that ends on the line before a place, each on lines of its own."""
     lines = text[:position].split("\n")
@@ -56,16 +51,3 @@ def comment_above(text: str, position: int) -> str:
         else:
             break
     return cleaned(block)
-
-
-def opening_of(text: str, owners: Iterable[int]) -> str:
-    """Return the words of the block of comments that a file begins with, '' where it is the comment of what begins at
-    one of these places right below."""
-    found = _FIRST.match(text)
-    if found is None:
-        return ""
-    behind = text[found.end() :]
-    gap = behind[: len(behind) - len(behind.lstrip())]
-    if gap.count("\n") < 2 and found.end() + len(gap) in owners:
-        return ""
-    return cleaned(_COMMENT.findall(found[1]))

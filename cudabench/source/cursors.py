@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from clang.cindex import Cursor, CursorKind, Diagnostic, File, SourceRange, TranslationUnit, callbacks, conf
+
+from cudabench.source.words import WORD
+
+MOST_FAULTS = 500
+METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
+FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE, CursorKind.DESTRUCTOR, *METHODS)
+TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
+RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL, *TEMPLATES)
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,28 @@ def has(cursor: Cursor, kind: CursorKind) -> bool:
     return any(child.kind == kind for child in cursor.get_children())
 
 
-def faults_of(unit: TranslationUnit, most: int) -> Iterator[Fault]:
-    """Yield the errors, at most so many."""
-    for diagnostic in list(unit.diagnostics)[:most]:
+_ON_DEVICE = frozenset(["__global__", "__device__", "__constant__", "__managed__", "constexpr", "consteval"])
+_STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
+
+
+def is_on_device(cursor: Cursor, head: str) -> bool:
+    """Tell whether a declaration, whose first words are given, is for the device."""
+    attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
+    return any(one.kind in attributes for one in cursor.get_children()) or not _ON_DEVICE.isdisjoint(WORD.findall(head))
+
+
+def is_private(cursor: Cursor, plain: str) -> bool:
+    """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
+    if cursor.kind == CursorKind.VAR_DECL:
+        unseen = cursor.linkage.name in ("INTERNAL", "UNIQUE_EXTERNAL")
+        return unseen and not cursor.type.is_const_qualified() and is_on_device(cursor, plain)
+    head, _, body = plain.partition("{")
+    return _STATIC.search(body) is not None and is_on_device(cursor, head)
+
+
+def faults_of(unit: TranslationUnit) -> Iterator[Fault]:
+    """Yield the errors, `MOST_FAULTS` at most."""
+    for diagnostic in list(unit.diagnostics)[:MOST_FAULTS]:
         if diagnostic.severity >= Diagnostic.Error and diagnostic.location.file:
             yield Fault(diagnostic.location.file.name, diagnostic.location.offset, diagnostic.spelling)
 
@@ -103,11 +130,6 @@ _LOCAL = frozenset(
 )
 _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
 _OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or visit them
-
-
-def qualified(names: Iterable[Any]) -> str:
-    """Return scopes and a name as C++ writes them."""
-    return "::".join(str(name) for name in names if name)
 
 
 _INTEGER = 1  # of the kinds of values

@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from ctypes import c_void_p
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from clang.cindex import Cursor, CursorKind, TranslationUnit, Type, TypeKind, _CXString, conf
 
-from cudabench.source.comments import comment_above, opening_of
-from cudabench.source.cursors import Fault, Span, Text, file_of, has, local_names, qualified, span, whole
+from cudabench.source import cursors
+from cudabench.source.comments import comment_above
+from cudabench.source.cursors import FUNCTIONS, METHODS, RECORDS, TEMPLATES, Fault, Span, Text, file_of, has, span
 from cudabench.source.launches import launches_in
 from cudabench.source.layouts import layout_of, typed
 from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
-from cudabench.source.records import (
-    Answer,
-    Constant,
-    Kernel,
-    Layout,
-    Parameter,
-    Reading,
-    SourceFile,
-    Task,
-    TemplateParameter,
-)
+from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter, Reading, SourceFile, Task
 from cudabench.source.types import numpy_type
-from cudabench.source.words import respelled, without_remarks
+from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
+# Words of a function up to which it becomes part of each kernel that calls it; of a larger one it matters how many do.
+_LARGE = 200
 QUERY = "cudabench_query_"
-_FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE)
-_METHODS = (CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION)
-_MEMBERS = (*_METHODS, CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.FIELD_DECL)
-_RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL)
-_TEMPLATES = (CursorKind.CLASS_TEMPLATE, CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)\n]*\))?((?:\\\n|[^\n])*)", re.M)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
-_USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")
 
 # CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
 _MATH = """
@@ -54,50 +40,35 @@ _OF_CUDA = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """What was read, and for another try its errors, where bodies of functions are, where kernels have `__global__`."""
+    """What was read, and for another try its errors, and where bodies of functions are."""
 
     reading: Reading
     faults: tuple[Fault, ...]
-    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text, as the others
-    heads: frozenset[int]
+    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text
+    unit: TranslationUnit
+    texts: Mapping[str, str]  # of the file and the user's headers, by name
     incomplete: tuple[str, ...]  # instances of class templates without a layout
 
 
 @dataclass(frozen=True)
 class _Scope:
     names: tuple[str, ...] = ()
-    extern_c: bool = False
     start: int | None = None  # of `extern "C"` without braces
 
 
-@dataclass
-class _Names:
-    """What was found so far; the first of a name is the one."""
-
-    kernels: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)  # with what tells overloads apart
-    specialised: list[tuple[Kernel, tuple[str, ...]]] = field(default_factory=list)
-    declared: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
-    announced: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    constants: list[Constant] = field(default_factory=list)
-    references: dict[str, str] = field(default_factory=dict)
-    uses: dict[str, set[str]] = field(default_factory=dict)
-    numbers: dict[str, str] = field(default_factory=dict)
-    bodies: list[tuple[int, int]] = field(default_factory=list)
-    answers: dict[int, Answer] = field(default_factory=dict)
-    incomplete: dict[str, None] = field(default_factory=dict)
+def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
+    """Return what a unit declares."""
+    return _Walk(unit, task, texts).read()
 
 
-class Walk:
+class _Walk:
     """The declarations of a file and of the user's headers that it includes."""
 
-    def __init__(self, unit: TranslationUnit, path: str, texts: Mapping[str, str], faults: Sequence[Fault]) -> None:
-        self.unit, self.path = unit, path
-        self.faults = faults
+    def __init__(self, unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> None:
+        self.unit, self.task, self.path = unit, task, task.name
+        self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
-        for fault in faults:
+        for fault in self.faults:
             # A type that is known by its name alone is one still.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
@@ -107,42 +78,47 @@ class Walk:
         self.macros: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # macros with parameters
         for name in self.texts:
-            for match in _DEFINE.finditer(self.plain[name]):
-                (self.functions if match[2] else self.macros).setdefault(
-                    match[1], match[3].replace("\\\n", " ").strip()
-                )
-        self.found = _Names()
+            for macro, parameters, meaning in macros_of(self.plain[name]):
+                (self.functions if parameters else self.macros).setdefault(macro, meaning)
+        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # with what tells overloads apart
+        self.specialised: list[tuple[Kernel, tuple[str, ...]]] = []
+        self.declared: set[tuple[str, tuple[str, ...]]] = set()
+        self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.aliases: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+        self.layouts: dict[str, Layout] = {}
+        self.constants: list[Constant] = []
+        self.references: dict[str, str] = {}
+        self.uses: dict[str, set[str]] = {}
+        self.numbers: dict[str, str] = {}
+        self.large: set[str] = set()
+        self.private = False
+        self.bodies: list[tuple[int, int]] = []
+        self.answers: dict[int, Answer] = {}
+        self.incomplete: dict[str, None] = {}
 
-    def read(self, task: Task) -> Found:
+    def read(self) -> Found:
         """Return all that was read."""
-        text = task.text
+        task = self.task
         for name, meaning in self._macro_types().items():
-            self.found.types.setdefault(name, meaning)
+            self.types.setdefault(name, meaning)
         self._scope(self.unit.cursor, _Scope())
         for at, question in enumerate(task.questions):
             if question.launches:
                 launches = tuple(launches_in(self.unit.cursor, question.text, self.texts))
-                self.found.answers[at] = Answer(launches=launches)
-            if question.type and (layout := self.found.answers.get(at, Answer()).layout):
-                self.found.layouts.setdefault(question.text, replace(layout, ctype=question.text))
+                self.answers[at] = Answer(launches=launches)
+            if question.type and (layout := self.answers.get(at, Answer()).layout):
+                self.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         for name, meaning in self._macro_types(self.path).items():
-            self.found.aliases.setdefault(name, meaning)
-        kernels = self._kernels()
-        opening = opening_of(text, [kernel.start for kernel in kernels if not kernel.file])
-        found = self.found
+            self.aliases.setdefault(name, meaning)
         file = SourceFile(
-            task.path, text, opening, kernels, found.aliases, {**found.types, **dict(task.defines)}, found.layouts,
-            tuple(found.constants), found.references, {**self.macros, **found.numbers}, task,
+            task.path, task.text, self._kernels(), self.aliases, {**self.types, **dict(task.defines)}, self.layouts,
+            tuple(self.constants), self.references, {**self.macros, **self.numbers}, frozenset(self.large),
+            self.private, task,
         )  # fmt: skip
-        plain = self.plain[self.path]
-        heads = frozenset(
-            self.texts[self.path].place(kernel.start + match.start())
-            for kernel, _ in (*found.kernels, *found.specialised)
-            if not kernel.file
-            for match in re.finditer(r"\b__global__\b", plain[kernel.start : kernel.end])
-        )
-        answers = tuple(found.answers.get(at, Answer()) for at in range(max(found.answers, default=-1) + 1))
-        return Found(Reading(file, answers), tuple(self.faults), tuple(found.bodies), heads, tuple(found.incomplete))
+        answers = tuple(self.answers.get(at, Answer()) for at in range(max(self.answers, default=-1) + 1))
+        texts = {name: text.text for name, text in self.texts.items()}
+        return Found(Reading(file, answers), self.faults, tuple(self.bodies), self.unit, texts, tuple(self.incomplete))
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
@@ -158,9 +134,9 @@ class Walk:
                 self._scope(cursor, replace(scope, names=(*scope.names, name)))
             elif cursor.kind in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
                 self._linkage(cursor, scope)
-            elif cursor.kind in _FUNCTIONS:
+            elif cursor.kind in (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE):
                 self._function(cursor, scope)
-            elif cursor.kind in _RECORDS or cursor.kind in _TEMPLATES:
+            elif cursor.kind in RECORDS:
                 self._record(cursor, scope)
             elif cursor.kind in _ALIASES:
                 self._alias(cursor, scope)
@@ -176,17 +152,17 @@ class Walk:
         written = self.texts[place.file].slice(place.start, place.end)
         match = re.match(r'extern\s*"C"\s*(\{)?', written)
         start = None if match is None or match[1] else place.start
-        self._scope(cursor, replace(scope, extern_c=scope.extern_c or match is not None, start=start))
+        self._scope(cursor, replace(scope, start=start))
 
     def _faulty(self, cursor: Cursor) -> bool:
         """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
         members start as."""
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
-        if faults and (cursor.kind in _RECORDS or cursor.kind in _TEMPLATES):
+        if faults and cursor.kind in RECORDS:
             # An instance has its members where its template does.
             of = conf.lib.clang_getSpecializedCursorTemplate(cursor) or cursor
-            within = [span(child) for child in of.get_children() if child.kind in _MEMBERS]
+            within = [span(child) for child in of.get_children() if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
@@ -198,11 +174,11 @@ class Walk:
     # Types -----------------------------------------------------------------------------------------------------------
 
     def _name_type(self, name: str, scope: _Scope, meaning: str, *, alias: bool = False) -> None:
-        for one in dict.fromkeys((name, qualified((*scope.names, name)))):
+        for one in dict.fromkeys((name, _qualified((*scope.names, name)))):
             if one and one != meaning:
-                self.found.types.setdefault(one, meaning)
+                self.types.setdefault(one, meaning)
                 if alias:
-                    self.found.aliases.setdefault(one, meaning)
+                    self.aliases.setdefault(one, meaning)
 
     def _alias(self, cursor: Cursor, scope: _Scope) -> None:
         if cursor.spelling.startswith(QUERY):
@@ -232,12 +208,11 @@ class Walk:
             return
         place = span(cursor)
         if place.file in self.texts:
-            words = set(_USED.findall(self._plain(place)))
-            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+            self._use(cursor.spelling, self._plain(place))
         for child in cursor.get_children():
-            if child.kind in _METHODS:
+            if child.kind in METHODS:
                 self._body(child)
-        if cursor.kind in _TEMPLATES or cursor.is_anonymous():
+        if cursor.kind in TEMPLATES or cursor.is_anonymous():
             return
         name = respelled(cursor.displayname) or cursor.spelling
         self._name_type(name, scope, f"struct {name}")
@@ -246,19 +221,19 @@ class Walk:
             if child.kind in _ALIASES:
                 inner = _Scope((*scope.names, name))
                 kind = child.underlying_typedef_type
-                for one in (f"{name}::{child.spelling}", qualified((*inner.names, child.spelling))):
-                    self.found.types.setdefault(one, bare(kind))
+                for one in (f"{name}::{child.spelling}", _qualified((*inner.names, child.spelling))):
+                    self.types.setdefault(one, bare(kind))
                     if file_of(child) == self.path:
-                        self.found.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
-            elif child.kind in _RECORDS:
+                        self.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
+            elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
     def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
         layout = layout_of(kind, self._faulty)
         self._note_instance(kind)
         if layout:
-            for one in (name, qualified((*scope.names, name))):
-                self.found.layouts.setdefault(one, replace(layout, ctype=name))
+            for one in (name, _qualified((*scope.names, name))):
+                self.layouts.setdefault(one, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
         """Lay out an instance of a class template, or note that nothing has made it complete."""
@@ -268,9 +243,9 @@ class Walk:
         if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
             return
         if canonical.get_size() < 0:
-            self.found.incomplete.setdefault(name)
+            self.incomplete.setdefault(name)
         elif layout := layout_of(canonical, self._faulty):
-            self.found.layouts.setdefault(name, layout)
+            self.layouts.setdefault(name, layout)
 
     def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
         """Return a parameter with what its type stands for."""
@@ -284,7 +259,7 @@ class Walk:
         """Return the macros that may stand for types, those of one file or of all."""
         names = self.macros
         if path:
-            own = {match[1] for match in _DEFINE.finditer(self.plain[path]) if not match[2]}
+            own = {name for name, parameters, _ in macros_of(self.plain[path]) if not parameters}
             names = {name: value for name, value in names.items() if name in own}
         return {name: value for name, value in names.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
 
@@ -293,7 +268,7 @@ class Walk:
     def _body(self, cursor: Cursor) -> None:
         body = next((one for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT), None)
         if body is not None and (place := span(body)).file == self.path:
-            self.found.bodies.append((place.start, place.end))
+            self.bodies.append((place.start, place.end))
 
     def _function(self, cursor: Cursor, scope: _Scope) -> None:
         self._body(cursor)
@@ -302,8 +277,14 @@ class Walk:
             return
         place = span(cursor)
         if place.file in self.texts and cursor.is_definition():
-            words = set(_USED.findall(self._plain(place))) - local_names(cursor)
-            self.found.uses.setdefault(cursor.spelling, set()).update(words)
+            self._use(cursor.spelling, plain := self._plain(place), cursors.local_names(cursor))
+            self.private |= cursors.is_private(cursor, plain)
+
+    def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
+        """Note the names that a function or class comes to, but for its own, and whether it is large."""
+        self.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
+        if len(re.findall(r"\w+", plain)) > _LARGE:
+            self.large.add(name)
 
     def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
         place = span(cursor)
@@ -320,43 +301,41 @@ class Walk:
                 self._note_instance(one.type)
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
-        whole = qualified((*scope.names, name))
-        self.found.declared.add((whole, key))
+        whole = _qualified((*scope.names, name))
+        self.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
             written = _pretty(cursor)  # by a macro
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             if comment:
-                self.found.announced.setdefault((whole, key), comment)
+                self.announced.setdefault((whole, key), comment)
             return
         location = cursor.location
         kernel = Kernel(
             name=name, qualified_name=whole, parameters=parameters, comment=comment, line=location.line,
-            extern_c=scope.extern_c, template_parameters=_of_template(cursor, text), start=text.at(start),
-            end=text.at(place.end), text=written, expression=whole,
-            file="" if place.file == self.path else place.file,
-            names=frozenset(_USED.findall(self._plain(place))) - local_names(cursor),
+            template_parameters=template_parameters(cursor, text), start=text.at(start), end=text.at(place.end),
+            text=written, expression=whole, file="" if place.file == self.path else place.file,
+            names=frozenset(USED.findall(self._plain(place))) - cursors.local_names(cursor),
         )  # fmt: skip
         specialised = re.match(r"template\s*<\s*>", kernel.text)
-        (self.found.specialised if specialised else self.found.kernels).append((kernel, key))
+        (self.specialised if specialised else self.kernels).append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
-        found = self.found
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
-        for kernel, key in found.kernels:
+        for kernel, key in self.kernels:
             kept.setdefault((kernel.qualified_name, key), kernel)
         primary = {name for name, _ in kept}
-        for kernel, key in found.specialised:  # reached through its primary template; alone it stands for itself
+        for kernel, key in self.specialised:  # reached through its primary template; alone it stands for itself
             if kernel.qualified_name not in primary:
                 kept.setdefault((kernel.qualified_name, key), kernel)
-        counts = Counter(name for name, _ in found.declared)
+        counts = Counter(name for name, _ in self.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
-            found.uses.setdefault(name, set()).update(_USED.findall(body))
+            self.uses.setdefault(name, set()).update(USED.findall(body))
         made = [
             replace(
                 kernel,
-                comment=kernel.comment or found.announced.get(key, ""),
+                comment=kernel.comment or self.announced.get(key, ""),
                 overloaded=counts[kernel.qualified_name] > 1 or kernel.qualified_name in _OF_CUDA,
                 names=self._reached(kernel.names),
             )
@@ -369,7 +348,7 @@ class Walk:
         waiting = set(names)
         while waiting:
             reached |= waiting
-            waiting = {name for one in waiting for name in self.found.uses.get(one, ())} - reached
+            waiting = {name for one in waiting for name in self.uses.get(one, ())} - reached
         return frozenset(reached)
 
     # Variables -------------------------------------------------------------------------------------------------------
@@ -379,15 +358,17 @@ class Walk:
         if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(
             ("texture<", "surface<")
         ):
-            self.found.references[cursor.spelling] = bare(kind.get_canonical())
+            self.references[cursor.spelling] = bare(kind.get_canonical())
         if file_of(cursor) not in self.texts:
             return
+        place = span(cursor)
+        self.private |= cursors.is_private(cursor, self._plain(place))
         if (
             kind.is_const_qualified()
             and numpy_type(bare(kind.get_canonical()))
-            and (value := whole(cursor)) is not None
+            and (value := cursors.whole(cursor)) is not None
         ):
-            self.found.numbers.setdefault(cursor.spelling, str(value))
+            self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return
         faulty = self._faulty(cursor)
@@ -396,10 +377,9 @@ class Walk:
             extents.append(kind.element_count if kind.kind == TypeKind.CONSTANTARRAY else 0)
             kind = kind.element_type
         layout = None if faulty else layout_of(kind, self._faulty)
-        place = span(cursor)
         behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
         starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
-        self.found.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
+        self.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
@@ -413,22 +393,15 @@ class Walk:
         if failed:
             answer = Answer()
         elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
-            sugared = list(cursor.underlying_typedef_type.get_canonical().get_pointee().argument_types())
-            parameters = tuple(self._typed(parameter_from("", one), one) for one in sugared)
-            answer = Answer(parameters, None, dict(self._layouts_of(sugared)))
+            answer = Answer(tuple(self._typed(parameter_from("", one), one) for one in function.argument_types()))
         else:
             answer = Answer(None, layout_of(kind, self._faulty))
-        self.found.answers[int(name)] = answer
-
-    def _layouts_of(self, kinds: Sequence[Type]) -> Iterator[tuple[str, Layout]]:
-        for kind in kinds:
-            one = kind.get_pointee() if kind.kind == TypeKind.POINTER else kind
-            if one.get_canonical().kind == TypeKind.RECORD and (layout := layout_of(one, self._faulty)):
-                yield bare(one), layout
+        self.answers[int(name)] = answer
 
 
-def _of_template(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
-    return template_parameters(cursor, text) if cursor.kind == CursorKind.FUNCTION_TEMPLATE else ()
+def _qualified(names: Iterable[str]) -> str:
+    """Return scopes and a name as C++ writes them."""
+    return "::".join(filter(None, names))
 
 
 def _pretty(cursor: Cursor) -> str:

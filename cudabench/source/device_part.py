@@ -8,46 +8,33 @@ host only the head stays: who calls it is refused. Where a reached macro puts na
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from clang.cindex import Cursor, CursorKind
 
 from cudabench import confined
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
+from cudabench.source.cursors import FUNCTIONS, RECORDS, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
-from cudabench.source.words import without_remarks
-from cudabench.toolchain import limits, stand_ins
+from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
+from cudabench.toolchain import stand_ins
 
-if TYPE_CHECKING:
-    from clang.cindex import Cursor
-
-    from cudabench.source.cursors import Fault
-
-_WORD = re.compile(r"[^\W\d]\w*")
-_USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class, which is whole
-_DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)(?:\\\n|[^\n])*", re.M)
-_PRAGMA = re.compile(r"[ \t]*#[ \t]*pragma\b")
-_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)")
-_ON_DEVICE = frozenset(["__global__", "__device__", "__constant__", "__managed__", "constexpr", "consteval"])
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
 _UNNAMED = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
 )
-_RECORDS = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION")
-_FUNCTIONS = (
-    "FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION",
-)  # fmt: skip
-_SCOPES = ("NAMESPACE", "LINKAGE_SPEC")
-_ALWAYS = ("USING_DIRECTIVE", "NAMESPACE_ALIAS", "STATIC_ASSERT")
+_BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
+_ALWAYS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
+_VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
 # Of a statement, as far as the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
 _DETAILED = 0x01  # so that libclang knows which ranges conditions skip
+_Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -78,296 +65,304 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
     words: what the kernels' template arguments name. front: declarations to read the file behind. None where no such
     kernel is found, or the parser gives up.
     """
-    work = functools.partial(_made, task, frozenset(kernels), frozenset(words), front)
     try:
-        seconds = min(clang_parse.MOST_SECONDS, limits.compile_seconds())
-        return confined.call(work, seconds=seconds, memory=clang_parse.MOST_BYTES)
+        return clang_parse.bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
     except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
         return None
 
 
 def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
     """Runs in the process that may be ended."""
-    from cudabench.source.cursors import faults_of, skipped_ranges
-    from cudabench.source.missing import ROUNDS, Missing
-
-    if confined.FORKS:  # the library tells of its crash on standard error
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    lacks = Missing()
-    faults: list[Fault] = []
-    for _ in range(ROUNDS):
-        unit, texts = clang_parse.unit_of(task, front + lacks.text(), options=_DETAILED)
-        faults = faults or list(faults_of(unit, clang_parse.MOST_FAULTS))
-        if not lacks.learn(clang_parse.found_in(task, unit, texts), task.name, task.text):
-            break
-    files = {name: _File(name, text) for name, text in texts.items() if not name.startswith(str(stand_ins.FOLDER))}
-    for fault in faults:
-        if fault.file in files:
-            files[fault.file].faults.append(fault.offset)
-    for file in files.values():
-        file.skipped = list(skipped_ranges(unit, file.name))
-        _Reader(file).scope(unit.cursor)
-        file.add_unread()
-    macros = _macros(files.values(), task.defines)
-    if not _keep(files.values(), macros, kernels, words):
+    found, faults, _ = clang_parse.understood(task, front, _DETAILED)
+    files: list[_File] = []
+    for name, text in found.texts.items():
+        if not name.startswith(str(stand_ins.FOLDER)):
+            at = [fault.offset for fault in faults if fault.file == name]
+            files.append(_File(name, text, at, list(skipped_ranges(found.unit, name)), found.unit.cursor))
+    if not _keep(files, _macros(files, task.defines), kernels, words):
         return None
-    hosts = tuple(host for file in files.values() for host in file.hosts(file.name if file.name != task.name else ""))
-    parts = {("" if name == task.name else name): file.part() for name, file in files.items()}
+    paths = {file.name: "" if file.name == task.name else file.name for file in files}
+    hosts = (
+        Host(called, paths[file.name], file.text.count("\n", 0, at) + 1)
+        for file in files
+        for piece in file.pieces
+        for called, at in (piece.hosts if piece.kept else ())
+    )
     missing = (re.match(r"'([^']+)' file not found", fault.said) for fault in faults)
-    spaces = dict.fromkeys(name for file in files.values() for name in file.spaces)
-    return Part(parts, hosts, tuple(dict.fromkeys(one[1] for one in missing if one)), tuple(spaces))
+    return Part(
+        {paths[file.name]: file.part() for file in files},
+        tuple(hosts),
+        tuple(dict.fromkeys(one[1] for one in missing if one)),
+        tuple(dict.fromkeys(name for file in files for name in file.spaces)),
+    )
 
 
 @dataclass
 class _Piece:
-    """A declaration: its bytes, the names by which code comes to it; `gone` are bodies of functions for the host."""
+    """A declaration: its bytes, the names by which code comes to it.
+
+    gone: bodies of functions for the host. hosts: these functions, and where their bodies were.
+    uncallable: a function for the host that takes what is not known.
+    """
 
     start: int
     end: int
     names: set[str]
-    cursors: list[Cursor]
+    cursors: list[Cursor] = field(default_factory=list)
     always: bool = False
     kernel: bool = False
-    host: bool = False  # a function
-    faulty: bool = False  # in what it takes
-    gone: list[tuple[int, int]] = field(default_factory=list)
+    uncallable: bool = False
+    gone: _Spans = field(default_factory=list)
+    hosts: list[tuple[str, int]] = field(default_factory=list)
     kept: bool = False
+
+    def add(self, other: _Piece) -> None:
+        """Add what begins within this: `struct V {...} v;`, `int a, b;`, what a macro writes."""
+        self.end = max(self.end, other.end)
+        self.names |= other.names
+        self.cursors += other.cursors
+        self.always |= other.always
+        self.kernel |= other.kernel
+        self.uncallable &= other.uncallable
+        self.gone += other.gone
+        self.hosts += other.hosts
 
 
 class _File:
-    """A text of the user's, in bytes, with its declarations."""
+    """A text of the user's, in bytes, with what it declares at namespace scope.
 
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
+    frames: heads and braces of scopes. gone: what no kernel can come to.
+    """
+
+    def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:
+        self.name, self.faults, self.skipped = name, faults, skipped
         self.text = text.encode(errors="surrogateescape").decode("latin-1")  # places are bytes
         self.plain = without_remarks(self.text)
+        self.directives = list(DIRECTIVE.finditer(self.plain))
         self.pieces: list[_Piece] = []
-        self.frames: list[tuple[int, int]] = []  # heads and braces of scopes
-        self.skipped: list[tuple[int, int]] = []
-        self.faults: list[int] = []
-        self.gone: list[tuple[int, int]] = []  # what no kernel can come to
+        self.frames: _Spans = []
+        self.gone: _Spans = []
         self.spaces: list[str] = []
+        self._scope(top)
+        self._add_unread()
 
-    def add_unread(self) -> None:
-        """Add the statements that the parser made nothing of: they may declare what stands at their end."""
-        directives = [match.span() for match in _DIRECTIVE.finditer(self.plain)]
-        left = bytearray(self.plain, "latin-1")
-        read = [(one.start, one.end) for one in self.pieces]
-        for start, end in (*self.frames, *self.gone, *directives, *self.skipped, *read):
-            left[start:end] = b" " * (end - start)
-        for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
-            if space := re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0]):
-                self.spaces.append(space[1])
-                self.pieces.append(_Piece(*match.span(), {""}, [], always=True))
-                continue
-            head = _HEAD.match(match[0])
-            names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head else set()
-            self.pieces.append(_Piece(*match.span(), names or {""}, []))
+    # Reading ---------------------------------------------------------------------------------------------------------
 
-    def words(self, piece: _Piece) -> Iterator[re.Match[str]]:
-        """Yield the words of what is kept of a declaration."""
-        for match in _USED.finditer(self.plain, piece.start, piece.end):
-            if not any(start <= match.start() < end for start, end in piece.gone):
-                yield match
-
-    def part(self) -> str:
-        """Return the text with blanks in place of what is not kept."""
-        blank = [(one.start, one.end) for one in self.pieces if not one.kept]
-        gone = [span for one in self.pieces if one.kept for span in one.gone]
-        directives = [
-            match.span()
-            for match in _DIRECTIVE.finditer(self.plain)
-            if not (_PRAGMA.match(match[0]) and any(start <= match.start() < end for start, end in (*blank, *gone)))
-        ]
-        skipped = [span for span in self.skipped if not any(one.start <= span[0] < one.end for one in self.pieces)]
-        shown = bytearray(len(self.text))
-        for start, end in (*self.frames, *skipped, *((one.start, one.end) for one in self.pieces if one.kept)):
-            shown[start:end] = b"\1" * (end - start)
-        for start, end in gone:
-            shown[start:end] = bytes(end - start)
-        for start, end in directives:
-            shown[start:end] = b"\1" * (end - start)
-        text = [one if shown[at] or one == "\n" else " " for at, one in enumerate(self.text)]
-        for start, _ in gone:
-            text[start] = ";"
-        return "".join(text).encode("latin-1").decode(errors="surrogateescape")
-
-    def hosts(self, name: str) -> Iterator[Host]:
-        """Yield the functions whose bodies are gone."""
-        for piece in self.pieces:
-            for start, _ in piece.gone if piece.kept else ():
-                head = self.plain[max(piece.start, self.plain.rfind("}", 0, start)) : start]
-                called = re.search(r"(operator\s*\W*|~?[^\W\d]\w*)\s*\(", head)
-                yield Host(called[1].strip() if called else "", name, self.text.count("\n", 0, start) + 1)
-
-
-class _Reader:
-    """What a file declares at namespace scope."""
-
-    def __init__(self, file: _File) -> None:
-        self.file = file
-
-    def scope(self, parent: Cursor) -> None:
+    def _scope(self, parent: Cursor) -> None:
         """Add the declarations of a scope."""
-        from cudabench.source.cursors import span
-
         for cursor in parent.get_children():
-            place = span(cursor)
-            if place.file != self.file.name or place.end <= place.start:
+            place, kind = span(cursor), cursor.kind
+            if place.file != self.name or place.end <= place.start:
                 continue
-            kind = cursor.kind.name
-            written = self.file.plain[place.start : place.end]
-            if kind in _SCOPES or (kind == "UNEXPOSED_DECL" and re.match(r'extern\s*"', written)):
-                if kind == "NAMESPACE" or re.match(r'extern\s*"[^"]*"\s*\{|\w+\s*(?:\(|$)', written):
+            written = self.plain[place.start : place.end]
+            space = kind == CursorKind.NAMESPACE
+            unexposed = kind == CursorKind.UNEXPOSED_DECL and re.match(r'extern\s*"', written)
+            if space or kind == CursorKind.LINKAGE_SPEC or unexposed:
+                if space or re.match(r'extern\s*"[^"]*"\s*\{|\w+\s*(?:\(|$)', written):
                     self._frame(place.start, place.end)
-                self.scope(cursor)
-            elif cursor.kind.is_declaration() and written.strip("; \n"):
-                self._piece(cursor, place.start, place.end, written)
+                self._scope(cursor)
+            elif re.match(r"(?:extern\s+)?template\b(?!\s*<)", written):
+                self.gone.append((place.start, place.end))  # an instance; what is asked for is made for its name
+            elif kind.is_declaration() and written.strip("; \n"):
+                self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
 
     def _frame(self, start: int, end: int) -> None:
         """Keep the head and the closing brace of a scope, which macros may write."""
-        plain = self.file.plain
-        macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(plain, start, end)
+        macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(self.plain, start, end)
         if macro and macro.end() == end:
             return  # it writes all of the scope: a declaration
-        opened = macro.end() if macro else plain.find("{", start) + 1
-        closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(plain, opened, end)
-        self.file.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
+        opened = macro.end() if macro else self.plain.find("{", start) + 1
+        closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(self.plain, opened, end)
+        self.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
 
-    def _piece(self, cursor: Cursor, start: int, end: int, written: str) -> None:
-        file, kind = self.file, cursor.kind.name
-        if re.match(r"(?:extern\s+)?template\b(?!\s*<)", written):
-            file.gone.append((start, end))
-            return  # an instantiation; what is asked for is made for its name
-        piece = _Piece(start, end, set(_names(cursor, written)), [cursor])
-        piece.always = kind in _ALWAYS or not piece.names or any(one.startswith("operator") for one in piece.names)
-        if kind in _FUNCTIONS:
-            body = _body(cursor, file)
-            head = file.plain[start : body or end]
-            piece.kernel = "__global__" in head or any(one.kind.name == "CUDAGLOBAL_ATTR" for one in _children(cursor))
-            piece.host = not _on_device(cursor, head)
-            # In its parameters: in front of them an unknown word may say that it is for the device.
-            inside, front = (
-                any(first <= at < last for at in file.faults)
-                for first, last in ((cursor.location.offset, body or end), (start, cursor.location.offset))
-            )
-            piece.faulty = inside and not front
-            member = cursor.semantic_parent is not None and cursor.semantic_parent.kind.name in _RECORDS
-            if piece.host and member:
-                file.gone.append((start, end))
-                return  # its class has the head
-            if piece.host and body:
-                piece.gone.append((body, end))
-        elif kind in _RECORDS:
-            piece.gone += _bodies_of_hosts(cursor, file)
-        before = file.pieces[-1] if file.pieces else None
-        if before and start < before.end:  # `struct V {...} v;`, `int a, b;`, what a macro writes
-            before.names |= piece.names
-            before.end = max(before.end, end)
-            before.cursors += piece.cursors
-            before.always |= piece.always
-            before.kernel |= piece.kernel
-            before.host &= piece.host
-            before.gone += piece.gone
+    def _declaration(self, cursor: Cursor, piece: _Piece) -> None:
+        piece.always = (
+            cursor.kind in _ALWAYS or not piece.names or any(one.startswith("operator") for one in piece.names)
+        )
+        if cursor.kind in FUNCTIONS:
+            body = self._body(cursor)
+            head = self.plain[piece.start : body or piece.end]
+            piece.kernel = "__global__" in head or has(cursor, CursorKind.CUDAGLOBAL_ATTR)
+            if not is_on_device(cursor, head):
+                if cursor.semantic_parent is not None and cursor.semantic_parent.kind in RECORDS:
+                    self.gone.append((piece.start, piece.end))
+                    return  # its class has the head
+                # In its parameters: in front of them an unknown word may say that it is for the device.
+                at = cursor.location.offset
+                inside, front = self._is_faulty(at, body or piece.end), self._is_faulty(piece.start, at)
+                piece.uncallable = inside and not front
+                self._let_go(piece, cursor, body)
+        elif cursor.kind in RECORDS:
+            self._let_go_within(piece, cursor)
+        if self.pieces and piece.start < self.pieces[-1].end:
+            self.pieces[-1].add(piece)
         else:
-            file.pieces.append(piece)
-            before = piece
-        self._widen(before)
+            self.pieces.append(piece)
+        self._widen(self.pieces[-1])
+
+    def _is_faulty(self, start: int, end: int) -> bool:
+        return any(start <= at < end for at in self.faults)
+
+    def _body(self, cursor: Cursor) -> int | None:
+        """Return where a function's body begins, with what a constructor initialises; None where a macro writes it."""
+        bodies = [span(one).start for one in cursor.get_children() if one.kind in _BODIES]
+        if not bodies or self.plain[bodies[-1]] not in "{t":
+            return None
+        depth = 0
+        for match in re.compile(r"::|[():]").finditer(self.plain, cursor.location.offset, bodies[-1]):
+            depth += (match[0] == "(") - (match[0] == ")")
+            if match[0] == ":" and depth == 0:
+                return match.start()
+        return bodies[-1]
+
+    def _let_go(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
+        """Leave out the body of a function that is for the host."""
+        name = re.match(r"operator\W*|~?\w+", cursor.spelling)
+        if body:
+            piece.gone.append((body, span(cursor).end))
+            piece.hosts.append((name[0].strip() if name else "", body))
+
+    def _let_go_within(self, piece: _Piece, cursor: Cursor) -> None:
+        """Leave out the bodies of a class's functions that are for the host."""
+        for one in cursor.get_children():
+            member = next(one.get_children(), one) if one.kind == CursorKind.FRIEND_DECL else one
+            if member.kind in RECORDS:
+                self._let_go_within(piece, member)
+            elif member.kind in FUNCTIONS and (place := span(member)).file == self.name:
+                body = self._body(member)
+                if not is_on_device(member, self.plain[place.start : body or place.end]):
+                    self._let_go(piece, member, body)
 
     def _widen(self, piece: _Piece) -> None:
         """Take in the semicolon, and the words in front that the parser makes nothing of, such as attributes."""
-        plain = self.file.plain
         last = piece.cursors[-1]
-        whole = last.kind.name in _FUNCTIONS and last.is_definition()
-        piece.end = _end_of(plain, piece.start, piece.end, whole=whole)
-        start = max(plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}")
-        start = max([start, *(opened for _, opened in self.file.frames if opened <= piece.start)])
-        piece.start = max([start, *(match.end() for match in _DIRECTIVE.finditer(plain, start, piece.start))])
+        piece.end = self._end_of(piece, whole=last.kind in FUNCTIONS and last.is_definition())
+        ends = [self.plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}"]
+        ends += [opened for _, opened in self.frames if opened <= piece.start]
+        ends += [one.end() for one in self.directives if one.end() <= piece.start]
+        piece.start = max(ends)
+
+    def _end_of(self, piece: _Piece, *, whole: bool) -> int:
+        """Return where a declaration ends, of which the parser may have read the beginning alone."""
+        plain, start, end = self.plain, piece.start, piece.end
+        depth = plain.count("{", start, end) - plain.count("}", start, end)
+        if depth == 0 and (whole or plain[end - 1] in "};"):  # at most the semicolon is left
+            semicolon = re.compile(r"\s*;").match(plain, end)
+            return semicolon.end() if semicolon else end
+        for match in re.compile(r"[{};]").finditer(plain, end):
+            depth += (match[0] == "{") - (match[0] == "}")
+            if depth < 0:
+                break
+            closed = match[0] == "}" and re.compile(r"\s*[^\s;,)=]").match(plain, match.end())
+            if depth == 0 and (match[0] == ";" or closed):
+                return match.end()
+        return end
+
+    def _add_unread(self) -> None:
+        """Add the statements that the parser made nothing of: they may declare what stands at their end."""
+        left = bytearray(self.plain, "latin-1")
+        read = [(one.start, one.end) for one in self.pieces]
+        for start, end in (*self.frames, *self.gone, *(one.span() for one in self.directives), *self.skipped, *read):
+            left[start:end] = b" " * (end - start)
+        for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
+            space = re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0])
+            self.spaces += [space[1]] if space else []
+            head = _HEAD.match(match[0])
+            names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head and not space else set()
+            self.pieces.append(_Piece(*match.span(), names or {""}, always=bool(space)))
+
+    # What is left ----------------------------------------------------------------------------------------------------
+
+    def part(self) -> str:
+        """Return the text with blanks in place of what is not kept."""
+        kept = [(one.start, one.end) for one in self.pieces if one.kept]
+        left = [(one.start, one.end) for one in self.pieces if not one.kept]
+        gone = [span for one in self.pieces if one.kept for span in one.gone]
+        skipped = [one for one in self.skipped if not _within(one[0], kept + left)]
+        directives = [
+            one.span() for one in self.directives if one[1] != "pragma" or not _within(one.start(), left + gone)
+        ]
+        text = list(blank(self.text))
+        for start, end in (*self.frames, *skipped, *kept):
+            text[start:end] = self.text[start:end]
+        for start, end in gone:
+            text[start:end] = ";" + blank(self.text[start + 1 : end])
+        for start, end in directives:
+            text[start:end] = self.text[start:end]
+        return "".join(text).encode("latin-1").decode(errors="surrogateescape")
+
+    # Names -----------------------------------------------------------------------------------------------------------
+
+    def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
+        """Return the names that a declaration uses, but where variables of its own have them."""
+        words = [
+            match
+            for match in USED.finditer(self.plain, piece.start, piece.end)
+            if not _within(match.start(), piece.gone)
+        ]
+        own: set[int] = set()
+        if any(match[0] in declared and match[0] not in piece.names for match in words):
+            own = {at for cursor in piece.cursors if cursor.kind in FUNCTIONS for at in self._locals(cursor)}
+        found = {match[0] for match in words if match.start() not in own}
+        texts = [self.plain[piece.start : piece.end]]
+        waiting = found & macros.keys()
+        while waiting:
+            texts += [macros[name] for name in waiting]
+            more = {word for name in waiting for word in USED.findall(macros[name])} - found
+            found |= more
+            waiting = more & macros.keys()
+        return found.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
+
+    def _locals(self, cursor: Cursor) -> Iterator[int]:
+        """Yield where a function names its own parameters and variables."""
+        whole = span(cursor)
+        for one in cursor.walk_preorder():
+            if one.kind == CursorKind.DECL_REF_EXPR:
+                meant = one.referenced
+                if meant is None or meant.kind not in _VARIABLES:
+                    continue
+                place = meant.location
+                if not (place.file and place.file.name == whole.file and whole.start <= place.offset < whole.end):
+                    continue
+            elif one.kind not in _VARIABLES:
+                continue
+            at = one.location.offset
+            if one.spelling and self.plain.startswith(one.spelling, at):
+                yield at
+
+    def is_private(self, piece: _Piece) -> bool:
+        """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
+        kinds = (CursorKind.VAR_DECL, *(() if piece.kernel else FUNCTIONS))
+        written = self.plain[piece.start : piece.end]
+        return any(one.kind in kinds and is_private(one, written) for one in piece.cursors)
 
 
-def _end_of(plain: str, start: int, end: int, *, whole: bool) -> int:
-    """Return where a declaration ends, of which the parser may have read the beginning alone: behind its semicolon."""
-    depth = plain.count("{", start, end) - plain.count("}", start, end)
-    closed = depth == 0 and (whole or plain[end - 1] in "};")  # at most the semicolon is left
-    for match in re.compile(r"[{};]").finditer(plain, end):
-        if closed and plain[end : match.start()].strip():
-            return end
-        if match[0] == ";" and depth == 0:
-            return match.end()
-        if closed or (match[0] == "}" and depth == 0):
-            return end
-        depth += 1 if match[0] == "{" else -1 if match[0] == "}" else 0
-        if match[0] == "}" and depth == 0 and re.compile(r"\s*[^\s;,)=]").match(plain, match.end()):
-            return match.end()
-    return end
-
-
-def _children(cursor: Cursor) -> list[Cursor]:
-    return list(cursor.get_children())
+def _within(at: int, spans: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= at < end for start, end in spans)
 
 
 def _names(cursor: Cursor, written: str) -> Iterator[str]:
     """Yield the names by which code comes to a declaration; a member's is that of its outermost class."""
     owner, outer = cursor.semantic_parent, None
-    while owner is not None and owner.kind.name in _RECORDS:
+    while owner is not None and owner.kind in RECORDS:
         outer, owner = owner, owner.semantic_parent
     if outer is not None:
         yield outer.spelling
-        return
-    kind = cursor.kind.name
-    if kind == "USING_DECLARATION":
-        yield _WORD.findall(written)[-1]
-    elif kind == "ENUM_DECL":
-        yield from (one.spelling for one in _children(cursor))
-        yield cursor.spelling
+    elif cursor.kind == CursorKind.USING_DECLARATION:
+        yield WORD.findall(written)[-1]
+    elif cursor.kind == CursorKind.ENUM_DECL:
+        yield from (one.spelling for one in (*cursor.get_children(), cursor))
     elif guide := re.match(r"<deduction guide for (\w+)>", cursor.spelling):
         yield guide[1]
-    elif kind not in _ALWAYS and (name := re.match(r"operator\b.*|\w+", cursor.spelling)):
+    elif cursor.kind not in _ALWAYS and (name := re.match(r"operator\b.*|\w+", cursor.spelling)):
         yield name[0]
-
-
-def _body(cursor: Cursor, file: _File) -> int | None:
-    """Return where a function's body begins, with what a constructor initialises; None where a macro writes it."""
-    from cudabench.source.cursors import span
-
-    bodies = [span(one).start for one in _children(cursor) if one.kind.name in ("COMPOUND_STMT", "CXX_TRY_STMT")]
-    if not bodies or file.plain[bodies[-1]] not in "{t":
-        return None
-    depth = 0
-    for match in re.compile(r"::|[():]").finditer(file.plain, cursor.location.offset, bodies[-1]):
-        depth += (match[0] == "(") - (match[0] == ")")
-        if match[0] == ":" and depth == 0:
-            return match.start()
-    return bodies[-1]
-
-
-def _on_device(cursor: Cursor, head: str) -> bool:
-    attributes = {one.kind.name for one in _children(cursor)}
-    return bool(attributes & {"CUDADEVICE_ATTR", "CUDAGLOBAL_ATTR"} or _ON_DEVICE & set(_WORD.findall(head)))
-
-
-def _bodies_of_hosts(cursor: Cursor, file: _File) -> Iterator[tuple[int, int]]:
-    """Yield the bodies of a class's functions that are for the host."""
-    from cudabench.source.cursors import span
-
-    for one in _children(cursor):
-        member = next(iter(_children(one)), one) if one.kind.name == "FRIEND_DECL" else one
-        if member.kind.name in _RECORDS:
-            yield from _bodies_of_hosts(member, file)
-        elif member.kind.name in _FUNCTIONS and span(member).file == file.name:
-            place, body = span(member), _body(member, file)
-            if body and not _on_device(member, file.plain[place.start : body]):
-                yield body, place.end
 
 
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the macros with all that they stand for."""
     found: dict[str, str] = {}
-    for file in files:
-        for match in _DIRECTIVE.finditer(file.plain):
-            if define := _DEFINE.match(match[0]):
-                found[define[1]] = found.get(define[1], "") + define[2]
+    for name, parameters, meaning in (one for file in files for one in macros_of(file.plain)):
+        found[name] = f"{found.get(name, '')} {parameters} {meaning}"
     for name, value in defines:
         found[name.partition("(")[0]] = found.get(name, "") + " " + value
     return found
@@ -383,73 +378,16 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
         found = False
         for file, piece in pieces:
             asked = piece.kernel and (every or bool(piece.names & kernels))
-            if piece.kept or not (asked or piece.always or piece.names & reached) or piece.names == {"main"}:
+            if piece.kept or piece.uncallable or piece.names == {"main"}:
                 continue
-            if piece.host and piece.faulty:
-                continue  # no kernel can call it
-            piece.kept = found = True
-            reached |= _reached(file, piece, declared, macros)
+            if asked or piece.always or piece.names & reached:
+                piece.kept = found = True
+                reached |= file.reached(piece, declared, macros)
         if found:
             continue
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
             reached |= declared
-        elif not every and any(piece.kept and _is_of_file(file, piece) for file, piece in pieces):
+        elif not every and any(piece.kept and file.is_private(piece) for file, piece in pieces):
             every = True  # who else writes such a variable decides what the compiler makes of it
         else:
             return any(piece.kept and piece.kernel for _, piece in pieces)
-
-
-def _reached(file: _File, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
-    """Return the names that a declaration uses, but where variables of its own have them."""
-    words = list(file.words(piece))
-    own: set[int] = set()
-    if any(match[0] in declared and match[0] not in piece.names for match in words):
-        own = {at for cursor in piece.cursors if cursor.kind.name in _FUNCTIONS for at in _locals(cursor, file)}
-    found = {match[0] for match in words if match.start() not in own}
-    texts = [file.plain[piece.start : piece.end]]
-    waiting = found & macros.keys()
-    while waiting:
-        texts += [macros.get(name, "") for name in waiting]
-        more = {word for name in waiting for word in _USED.findall(macros[name])} - found
-        found |= more
-        waiting = more & macros.keys()
-    for pattern, names in _UNNAMED:
-        if any(map(pattern.search, texts)):
-            found |= names
-    return found
-
-
-def _locals(cursor: Cursor, file: _File) -> Iterator[int]:
-    """Yield where a function names its own parameters and variables."""
-    from cudabench.source.cursors import span
-
-    whole = span(cursor)
-    for one in cursor.walk_preorder():
-        kind = one.kind.name
-        if kind == "DECL_REF_EXPR":
-            meant = one.referenced
-            if meant is None or meant.kind.name not in ("PARM_DECL", "VAR_DECL"):
-                continue
-            if not (meant.location.file and meant.location.file.name == whole.file):
-                continue
-            if not whole.start <= meant.location.offset < whole.end:
-                continue
-        elif kind not in ("PARM_DECL", "VAR_DECL"):
-            continue
-        at = one.location.offset
-        if one.spelling and file.plain.startswith(one.spelling, at):
-            yield at
-
-
-def _is_of_file(file: _File, piece: _Piece) -> bool:
-    """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
-    for cursor in piece.cursors:
-        if cursor.kind.name == "VAR_DECL":
-            hidden = cursor.linkage.name in ("INTERNAL", "UNIQUE_EXTERNAL") and not cursor.type.is_const_qualified()
-            if hidden and _ON_DEVICE & set(_WORD.findall(file.plain[piece.start : piece.end])):
-                return True
-        elif cursor.kind.name in _FUNCTIONS and not piece.kernel:
-            body = file.plain[piece.start : piece.end].partition("{")[2]
-            if re.search(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)", body):
-                return True
-    return False

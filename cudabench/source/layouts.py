@@ -16,7 +16,7 @@ _DEPTH = 16  # of members in members
 _OPAQUE = frozenset(["__nv_bfloat16", "__nv_bfloat162", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "__half2"])
 
 
-def layout_of(kind: Type, faulty: Faulty, depth: int = 0) -> Layout | None:
+def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> Layout | None:
     """Return how a type lies in memory; None for one with members that no command line can write, or with an error.
 
     These are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers.
@@ -36,18 +36,14 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0) -> Layout | None:
         element = layout_of(inner, faulty, depth + 1)
         return element and Layout(bare(canonical), size, align, count=canonical.element_count, element=element)
     if canonical.kind == TypeKind.POINTER:
-        return _pointer(kind, size, align, faulty)
+        pointee = typed(parameter_from(member, kind), kind, faulty)
+        inner = canonical.get_pointee().kind
+        if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
+            return None
+        return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
         return None
     return _record(kind, canonical, name, faulty, depth)
-
-
-def _pointer(kind: Type, size: int, align: int, faulty: Faulty) -> Layout | None:
-    pointee = typed(parameter_from("", kind), kind, faulty)
-    inner = kind.get_canonical().get_pointee().kind
-    if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
-        return None
-    return Layout(f"{pointee.type}*", size, align, pointee=pointee)
 
 
 def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) -> Layout | None:
@@ -61,19 +57,12 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) 
     members: list[tuple[str, int, Layout]] = []
     for field in canonical.get_fields():
         offset = field.get_field_offsetof()
-        own = layout_of(field.type, faulty, depth + 1)
+        own = layout_of(field.type, faulty, depth + 1, field.spelling)
         if own is None or field.is_bitfield() or not field.spelling or offset < 0 or offset % 8:
             return None
-        if own.pointee:
-            own = _named(own, field.spelling)
         members.append((field.spelling, offset // 8, own))
     vector = vector_type(name) is not None or name == "dim3"
     return Layout(bare(kind), kind.get_size(), kind.get_align(), members=tuple(members), vector=vector)
-
-
-def _named(layout: Layout, name: str) -> Layout:
-    assert layout.pointee is not None
-    return replace(layout, pointee=replace(layout.pointee, name=name))
 
 
 def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from cudabench.source.declared import Found
 from cudabench.source.parameters import says_restrict
-from cudabench.source.words import split, without_remarks, words_of
+from cudabench.source.words import DIRECTIVE, blank, macros_of, split, without_remarks, words_of
 
 ROUNDS = 4  # a name may hide another
 MOST = 100  # names
@@ -77,22 +77,20 @@ class Missing:
         places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
         if places:
             plain = without_remarks(text)
-            self._learn_macros(plain, found.heads, {at for at, _ in places})
+            self._learn_macros(plain, {at for at, _ in places})
             for at, said in places:
                 self._learn(plain, at, said)
         return self.text() != before and self.count < MOST
 
     # Macros ----------------------------------------------------------------------------------------------------------
 
-    def _learn_macros(self, text: str, read: frozenset[int], places: set[int]) -> None:
+    def _learn_macros(self, text: str, places: set[int]) -> None:
         """Learn words in the heads of kernels that were not read whole: they say nothing that matters here."""
-        for start, at, end in _heads(text):
-            if at in read and not any(start <= place <= end for place in places):
-                continue
-            if not any(start <= place <= end + 1 for place in places):
-                continue
-            for word, called in _odd_words(text[start:end]):
-                if not re.search(rf"^[ \t]*#[ \t]*define[ \t]+{word}\b", text, re.M):
+        known = {name for name, _, _ in macros_of(text)}
+        for start, head in _heads(text):
+            end = start + len(head) + 1
+            for word, called in _odd_words(head) if any(start <= place <= end for place in places) else ():
+                if word not in known:
                     value = "__restrict" if "restrict" in word.lower() else ""
                     self.macros.setdefault(f"{word}(...)" if called else word, value)
                     self.count += 1
@@ -194,19 +192,13 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
-def _heads(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield for each `__global__` of a text where its declaration begins, where the word is, where the head ends."""
-    for match in re.finditer(r"\b__global__\b", text):
-        begin = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
-        line = text.rfind("\n#", 0, match.start())
-        if line > begin:
-            begin = text.find("\n", line + 1)
-        depth = 0
-        for end in range(match.end(), min(len(text), match.end() + 20_000)):
-            depth += (text[end] in "([") - (text[end] in ")]")
-            if depth <= 0 and text[end] in "{;":
-                yield begin + 1, match.start(), end
-                break
+def _heads(text: str) -> Iterator[tuple[int, str]]:
+    """Yield for each kernel of a text where its declaration begins, and its head."""
+    start = 0
+    for part in re.split(r"([;{}])", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
+        if re.search(r"\b__global__\b", part):
+            yield start + len(part) - len(part.lstrip()), part.lstrip()
+        start += len(part)
 
 
 def _odd_words(head: str) -> Iterator[tuple[str, bool]]:

@@ -83,7 +83,6 @@ class Kernel:
     parameters: tuple[Parameter, ...]
     comment: str
     line: int
-    extern_c: bool
     template_parameters: tuple[TemplateParameter, ...]
     start: int
     end: int
@@ -176,17 +175,17 @@ class Task:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A `.cu` file: its text, the comment that opens it, its kernels in order, and what it declares.
+    """A `.cu` file: its text, its kernels in order, and what it declares.
 
     `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those
     of its headers and of -D, too, and the names of structs ('struct P') and enumerations (of their numbers). `layouts`
     are those of its structs by name. `references` are the file's texture and surface references with their type,
-    `numbers` what its macros and whole constants stand for.
+    `numbers` what its macros and whole constants stand for. `large` are functions and classes that the compiler may not
+    make part of their callers; `private` says that there are variables of the device that no other file knows.
     """
 
     path: str
     text: str
-    opening: str
     kernels: tuple[Kernel, ...]
     aliases: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
@@ -194,12 +193,9 @@ class SourceFile:
     constants: tuple[Constant, ...] = ()
     references: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, str] = field(default_factory=dict)
+    large: frozenset[str] = frozenset()
+    private: bool = False
     task: Task | None = field(default=None, compare=False)  # what the parser was given: it may be asked more
-
-    def line(self, number: int) -> str:
-        """Return the text of a line (1-based) without surrounding white space, '' outside the file."""
-        lines = self.text.split("\n")
-        return lines[number - 1].strip() if 1 <= number <= len(lines) else ""
 
 
 @dataclass(frozen=True)
@@ -220,7 +216,6 @@ class Answer:
 
     parameters: tuple[Parameter, ...] | None = None
     layout: Layout | None = None
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
     launches: tuple[HostLaunch, ...] = ()
 
 

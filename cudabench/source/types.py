@@ -9,51 +9,25 @@ from collections.abc import Mapping
 from cudabench.source.words import spell, words_of
 
 _DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "bool": "bool",
-    "half": "float16",
-    "__half": "float16",
-    "char": "int8",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "short": "int16",
-    "unsigned short": "uint16",
-    "int": "int32",
-    "unsigned": "uint32",
-    # CUDA on 64-bit Linux: long has 8 bytes (on Windows 4).
-    "long": "int64",
-    "unsigned long": "uint64",
-    "long long": "int64",
-    "unsigned long long": "uint64",
-    "size_t": "uint64",
-    "ptrdiff_t": "int64",
-    "ssize_t": "int64",
-    "intptr_t": "int64",
-    "uintptr_t": "uint64",
-    "clock_t": "int64",
-    "time_t": "int64",
-    "off_t": "int64",
-    "intmax_t": "int64",
-    "uintmax_t": "uint64",
-    "uchar": "uint8",
-    "ushort": "uint16",
-    "uint": "uint32",
-    "ulong": "uint64",
-    "u_char": "uint8",
-    "u_short": "uint16",
-    "u_int": "uint32",
-    "u_long": "uint64",
-    **{f"u_int{bits}_t": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    "cuComplex": "complex64",
-    "cuFloatComplex": "complex64",
-    "cuDoubleComplex": "complex128",
-    "cufftReal": "float32",
-    "cufftDoubleReal": "float64",
-    "cufftComplex": "complex64",
-    "cufftDoubleComplex": "complex128",
-    **dict.fromkeys(("c10::Half", "at::Half", "torch::Half"), "float16"),
-    **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
+    ctype: dtype
+    for dtype, ctypes in {
+        "bool": "bool",
+        "int8": "char|signed char|int8_t",
+        "uint8": "unsigned char|uchar|u_char|u_int8_t|uint8_t",
+        "int16": "short|int16_t",
+        "uint16": "unsigned short|ushort|u_short|u_int16_t|uint16_t",
+        "int32": "int|int32_t",
+        "uint32": "unsigned|uint|u_int|u_int32_t|uint32_t",
+        # CUDA on 64-bit Linux: long has 8 bytes (on Windows 4).
+        "int64": "long|long long|ptrdiff_t|ssize_t|intptr_t|clock_t|time_t|off_t|intmax_t|int64_t",
+        "uint64": "unsigned long|unsigned long long|size_t|uintptr_t|uintmax_t|ulong|u_long|u_int64_t|uint64_t",
+        "float16": "half|__half|c10::Half|at::Half|torch::Half",
+        "float32": "float|cufftReal",
+        "float64": "double|cufftDoubleReal",
+        "complex64": "cuComplex|cuFloatComplex|cufftComplex",
+        "complex128": "cuDoubleComplex|cufftDoubleComplex",
+    }.items()
+    for ctype in ctypes.split("|")
 }
 # Names that say more than what they stand for: numbers of two parts, and handles that are whole numbers.
 NAMED = frozenset(
@@ -70,15 +44,7 @@ BYTES = {
 SPECIFIERS = frozenset(
     ["signed", "unsigned", "char", "short", "int", "long", "float", "double", "bool", "void", "auto", "__int128"]
 )
-_VECTOR_BASES = {
-    **{base: base for base in ("char", "short", "int", "long", "float", "double")},
-    **{"u" + base: "unsigned " + base for base in ("char", "short", "long")},
-    "uint": "unsigned",
-    "longlong": "long long",
-    "ulonglong": "unsigned long long",
-    "half": "half",
-    "__half": "half",
-}
+_VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double|half|__half)([1-4])")
 
 
 def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | None:
@@ -92,10 +58,11 @@ def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | No
 
 def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[str, int] | None:
     """Return the element's NumPy name and the number of elements of a CUDA vector type ('float4' -> 'float32', 4)."""
-    match = re.fullmatch(r"(\w*[a-z])([1-4])", canonical(ctype, aliases))
-    if match and match[1] in _VECTOR_BASES:
-        return _DTYPES[_VECTOR_BASES[match[1]]], int(match[2])
-    return None
+    match = _VECTOR.fullmatch(canonical(ctype, aliases))
+    if match is None:
+        return None
+    dtype = numpy_type(("unsigned " if match[1] else "") + match[2].replace("longlong", "long long"))
+    return (dtype, int(match[3])) if dtype else None
 
 
 def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 _LEXEME = re.compile(
     r"""
@@ -23,32 +23,47 @@ _REMARK_OR_QUOTED = re.compile(
     """,
     re.X | re.S,
 )
-_NAME = re.compile(r"[^\W\d]\w*")
+WORD = re.compile(r"[^\W\d]\w*")
+USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class
+DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # in a text without remarks
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text, comments left out."""
-    return [match["word"] for match in _LEXEME.finditer(text) if match["word"] is not None]
+    return [word for _, word in placed_words(text)]
+
+
+def placed_words(text: str) -> list[tuple[int, str]]:
+    """Return the words of a text, each with its place, comments left out."""
+    return [(match.start(), match["word"]) for match in _LEXEME.finditer(text) if match["word"] is not None]
 
 
 def without_remarks(text: str) -> str:
     """Return a text with blanks in place of comments and of what strings hold; each place stays."""
-    return _REMARK_OR_QUOTED.sub(_blank, text)
+    return _REMARK_OR_QUOTED.sub(_without_inside, text)
 
 
-def _blank(match: re.Match[str]) -> str:
+def blank(text: str) -> str:
+    """Return blanks as long as a text, with its lines."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _without_inside(match: re.Match[str]) -> str:
     found = match[0]
     if match["kept"]:
         return found
     if match["remark"]:
-        return re.sub(r"[^\n]", " ", found)
-    return found[0] + re.sub(r"[^\n]", " ", found[1:-1]) + found[-1:] * (len(found) > 1)
+        return blank(found)
+    return found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
 
 
-def is_name(word: str) -> bool:
-    """Return whether a word is a name or a keyword."""
-    return _NAME.fullmatch(word) is not None
+def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the macros that a text without remarks defines: name, parameters in brackets or '', meaning."""
+    for directive in DIRECTIVE.finditer(text):
+        found = re.match(r"[ \t]+(\w+)(\([^)\n]*\))?(.*)", directive[2], re.S) if directive[1] == "define" else None
+        if found:
+            yield found[1], found[2] or "", found[3].replace("\\\n", " ").strip()
 
 
 def spell(words: Iterable[str]) -> str:

@@ -13,18 +13,23 @@ import hashlib
 import json
 import os
 import tempfile
+import types
+import typing
 from base64 import b64decode, b64encode
-from dataclasses import asdict, astuple
+from collections.abc import Mapping
+from dataclasses import astuple, fields, is_dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from cudabench.reading import check_regular
 from cudabench.toolchain import includes, toolkit
-from cudabench.toolchain.record import Compiled, Job, Resources
+from cudabench.toolchain.record import Compiled, Job
 
 if TYPE_CHECKING:
     from cudabench.toolchain.nvrtc import Library
 
+T = TypeVar("T")
 MOST_BYTES = 256 << 20
 # What a compile depends on of this package: its options, the headers that it brings, how a part of a file is made.
 _HERE = Path(__file__).parent
@@ -65,28 +70,12 @@ def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
 def load(name: str | None) -> Compiled | None:
     """Return an entry, None where there is none that is whole."""
     body = read("compiled", name)
-    if body is None:
-        return None
-    try:
-        record = json.loads(body)
-        compiled = Compiled(
-            ptx=record["ptx"],
-            log=record["log"],
-            lowered=record["lowered"],
-            backend=record["backend"],
-            version=(record["version"][0], record["version"][1]),
-            cubin=None if record["cubin"] is None else b64decode(record["cubin"]),
-            resources={entry: Resources(**numbers) for entry, numbers in record["resources"].items()},
-        )
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return compiled
+    return None if body is None else unpacked(Compiled, body)
 
 
 def store(name: str | None, compiled: Compiled) -> None:
     """Keep an entry; where that cannot be, such as in a home that is read-only, nothing happens."""
-    record = {**asdict(compiled), "cubin": None if compiled.cubin is None else b64encode(compiled.cubin).decode()}
-    write("compiled", name, json.dumps(record).encode())
+    write("compiled", name, packed(compiled))
 
 
 def read(kind: str, name: str | None) -> bytes | None:
@@ -149,3 +138,58 @@ def _shrink(folder: Path) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
             total -= size
+
+
+# Records -------------------------------------------------------------------------------------------------------------
+
+
+def packed(record: Any) -> bytes:
+    """Return a record of fields as bytes."""
+    return json.dumps(_plain(record)).encode()
+
+
+def unpacked(kind: type[T], body: bytes) -> T | None:
+    """Return the record that was packed, None where it cannot be one."""
+    try:
+        record: T = _record(kind, json.loads(body))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return records as lists of their fields."""
+    if is_dataclass(value):
+        return [_plain(getattr(value, one.name)) for one in fields(value)]
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (tuple, frozenset)):
+        return [_plain(one) for one in value]
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+@functools.cache
+def _types(record: Any) -> tuple[Any, ...]:
+    hints = typing.get_type_hints(record)
+    return tuple(hints[one.name] for one in fields(record))
+
+
+def _record(kind: Any, value: Any) -> Any:
+    """Return a value of a type; ValueError for another's."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _record(inner[0], value)
+    if is_dataclass(kind):
+        return cast(Any, kind)(*(_record(one, part) for one, part in zip(_types(cast(Any, kind)), value, strict=True)))
+    if origin is tuple:
+        own = repeat(inner[0], len(value)) if inner[-1] is Ellipsis else inner
+        return tuple(_record(one, part) for one, part in zip(own, value, strict=True))
+    if origin is frozenset:
+        return frozenset(_record(str, part) for part in value)
+    if origin is Mapping:
+        return {str(name): _record(inner[1], part) for name, part in value.items()}
+    if kind is bytes:
+        return b64decode(value, validate=True)
+    if value not in inner if origin is Literal else not isinstance(value, kind):
+        raise ValueError
+    return value

@@ -15,11 +15,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.source.device_part import Host, device_part
 from cudabench.source.records import Task
+from cudabench.source.words import DIRECTIVE, without_remarks
 from cudabench.symbols import readable
 from cudabench.toolchain import (
     architecture,
@@ -37,6 +37,9 @@ from cudabench.toolchain import (
     toolkit,
 )
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
+
+if TYPE_CHECKING:
+    from cudabench.source.device_part import Host
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
@@ -350,6 +353,8 @@ def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Map
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
+    from cudabench.source.device_part import device_part
+
     included = includes.read(job)
     beside = os.path.dirname(job.filename)
     folder = beside if os.path.isdir(beside) else None
@@ -358,17 +363,16 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     front = f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {number}0\n"
     front += f"#define __CUDA_ARCH_FEAT_SM{number}_ALL 1\n" if job.arch.endswith("a") else ""
     front += "#define __CUDACC_RTC__ 1\n" if compiler.backend == "nvrtc" else ""
-    texts = [job.source, *included.texts.values()]
-    absent = [name for text in texts for name in includes.named(text) if stand_ins.text(name)]
-    front += "".join(f'#include "{path}"\n' for path in dict.fromkeys(map(stand_ins.path, absent)) if path)
+    paths = dict.fromkeys(stand_ins.path(name) for name, _ in included.absent)
+    front += "".join(f'#include "{path}"\n' for path in paths if path)
     kernels = {name for name in map(names.plain, job.names) if name}
     words = {word for name in job.names for word in re.findall(r"[^\W\d]\w*", name)} - kernels
     part = device_part(task, kernels, words, front)
     if part is None:
         return None
     texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
-    paths = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
-    headers = {paths[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in paths}
+    own = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
+    headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
     missing = diagnostics.missing_headers(refused.log)
     missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
     missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
@@ -378,7 +382,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
-    hosts = tuple(replace(one, file=one.file and paths.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
+    hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
     return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
@@ -399,22 +403,19 @@ def _unchosen(log: str, job: Job) -> list[str]:
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     if fault is None:
         return []
-    found: list[str] = []
-    depth, in_else = 0, False
-    for line in reversed(job.source.splitlines()[: int(fault[1]) - 1]):
-        directive = re.match(r"\s*#\s*(if\w*|el\w+|endif)\b(.*)", line)
-        if not directive:
-            continue
-        word, rest = directive.groups()
-        depth += (word == "endif") - (word.startswith("if") and depth > 0)
-        if depth > 0 or (word.startswith("if") and found and not in_else):
-            continue
-        in_else = in_else or word == "else"
-        if in_else and word != "else":
-            found += [one for one in re.findall(r"[A-Za-z_]\w*", rest) if one != "defined"]
-        if word.startswith("if"):
-            break
-    return list(dict.fromkeys(reversed(found)))[:4]
+    above = "\n".join(job.source.splitlines()[: int(fault[1]) - 1])
+    opened: list[list[str]] = []  # of each #if around the place what it and its branches so far ask
+    for directive in DIRECTIVE.finditer(without_remarks(above)):
+        if directive[1].startswith("if"):
+            opened.append([])
+        if opened and directive[1].startswith(("if", "el")):
+            opened[-1].append(directive[2] if directive[1] != "else" else "")
+        elif opened and directive[1] == "endif":
+            opened.pop()
+    if not opened or opened[-1][-1]:
+        return []
+    found = re.findall(r"[A-Za-z_]\w*", " ".join(opened[-1]))
+    return [name for name in dict.fromkeys(found) if name != "defined"][:4]
 
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:

@@ -60,8 +60,7 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
 
 def entries(cubin: bytes) -> tuple[str, ...]:
     """Return the functions that a cubin has code of, kernels and device functions that were not inlined."""
-    prefix = ".text."
-    return tuple(s.name.removeprefix(prefix) for s in _open(cubin).iter_sections() if s.name.startswith(prefix))
+    return tuple(_code(cubin))
 
 
 def ptx(cubin: bytes) -> str:

@@ -57,29 +57,21 @@ def undefined_names(log: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Fault:
-    """One error of a refusal: file, line (1-based) and what it says.
+    """One error of a refusal: the line (1-based), what it says, the line of source as the compiler shows it."""
 
-    `shown` is the line of source as the compiler shows it, `column` the place in that, None where it shows none.
-    """
-
-    file: str
     line: int
     message: str
     shown: str = ""
-    column: int | None = None
 
 
 def faults(log: str) -> list[Fault]:
     """Return the errors of a refusal, in the order of the log."""
-    found = []
-    lines = [*log.splitlines(), "", ""]
-    for at, line in enumerate(lines):
-        head = HEAD.match(line)
-        if head is not None and head["error"]:
-            caret = re.fullmatch(r"  ( *)\^", lines[at + 2])
-            column = None if caret is None else len(caret[1])
-            found.append(Fault(head["file"], int(head["line"]), line[head.end() :], lines[at + 1][2:], column))
-    return found
+    lines = [*log.splitlines(), ""]
+    return [
+        Fault(int(head["line"]), line[head.end() :], lines[at + 1][2:])
+        for at, line in enumerate(lines)
+        if (head := HEAD.match(line)) and head["error"]
+    ]
 
 
 def speaks_of_host_code(log: str) -> bool:

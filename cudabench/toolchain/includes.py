@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -39,13 +38,15 @@ class Included:
 
     A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
     own folders go. `foreign` are those of other projects (`third_party/glm`), which hold nothing of the user's. `paths`
-    has the file of each header's first name.
+    has the file of each header's first name. `absent` are names that are in none of the folders, each with the text
+    that includes it.
     """
 
     texts: dict[str, str]
     complete: bool
     foreign: frozenset[str] = frozenset()
     paths: Mapping[str, Path] = field(default_factory=dict)
+    absent: tuple[tuple[str, str], ...] = ()
 
     @property
     def own(self) -> dict[str, str]:
@@ -106,23 +107,14 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
     """Return the folders that `-I` should name: they have headers of a source, or of its headers, that are in none of
     those given."""
     found: list[str] = []
-    waiting = [(text, Path(path))]
-    seen: set[Path] = set()
-    while waiting and len(seen) < MAX_HEADERS:
-        text, beside = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            places = (beside.parent, Path(path).parent, *map(Path, folders), *map(Path, found))
-            header = next((one for place in places if (one := place / name).is_file()), None)
-            if header is None and _is_brought(name, text):
-                continue
-            if header is None and (folder := nearby(name, path)) is not None:
-                found.append(str(folder))
-                header = folder / name
-            if header is not None and header not in seen:
-                seen.add(header)
-                with contextlib.suppress(OSError):
-                    waiting.append((header.read_text(encoding="utf-8", errors="replace"), header))
-    return list(dict.fromkeys(found))
+    while True:
+        own = map(str, (Path(path).parent, *folders, *found))
+        absent = read(Job(text, str(path), "", (), tuple(own), ())).absent
+        near = [nearby(name, path) for name, text in absent if not _is_brought(name, text)]
+        more = [str(folder) for folder in dict.fromkeys(near) if folder and str(folder) not in found]
+        if not more:
+            return found
+        found += more
 
 
 def _is_brought(name: str, text: str) -> bool:
@@ -133,14 +125,9 @@ def _is_brought(name: str, text: str) -> bool:
     return name in dict(prelude.headers(forward=True)) and bool(re.search(rf"<{re.escape(name)}>", text))
 
 
-def named(text: str) -> list[str]:
-    """Return the names that the #include lines of a text have, comments left out, in order."""
-    return _INCLUDE.findall(re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S))
-
-
 @functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
-def _listed(text: str) -> tuple[tuple[str, ...], bool]:
-    """The names of a text's #include lines, as it stands and without comments, and whether there may be others."""
+def names_in(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names of the #include lines, as they stand and without comments, and whether there may be others."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
@@ -154,15 +141,18 @@ def read(job: Job) -> Included:
     found: dict[str, Path] = {}
     names: dict[Path, str] = {}
     texts: dict[str, str] = {}
+    absent: list[tuple[str, str]] = []
     complete = True
     waiting: list[tuple[str, Path | None]] = [(job.source, None)]
     while waiting:
         text, beside = waiting.pop()
-        listed, unclear = _listed(text)
+        listed, unclear = names_in(text)
         complete = complete and not unclear
         for name in listed:
             folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]
             path = next((path for folder in folders if (path := folder / name).is_file()), None)
+            if path is None:
+                absent.append((name, text))
             if path is None or found.get(name) == path:
                 continue
             if name in found or len(found) >= MAX_HEADERS:  # one name for two files: which is meant is the compiler's
@@ -181,4 +171,4 @@ def read(job: Job) -> Included:
             found[name], names[real] = path, name
             waiting.append((texts[name], path.parent))
     foreign = frozenset(name for name, path in found.items() if _THIRD_PARTY.intersection(path.parent.parts))
-    return Included(texts, complete, foreign, {name: found[name] for name in names.values()})
+    return Included(texts, complete, foreign, {name: found[name] for name in names.values()}, tuple(absent))

@@ -34,22 +34,13 @@ def path() -> str | None:
     return found or shutil.which("nvdisasm")
 
 
+@functools.lru_cache(maxsize=64)
 def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
 
     Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin, CompilerStopped where --timeout ends.
     """
-    return _functions(cubin, entry)
-
-
-@functools.lru_cache(maxsize=64)
-def _functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
-
-
-def live_registers(cubin: bytes, entry: str) -> dict[int, int]:
-    """Return the 32-bit registers a thread that hold a value at each address of a kernel; errors as `functions`."""
-    return sass.live_registers(sass.section(_text(cubin, ("-c", "-plr", "-lrm", "count")), entry))
 
 
 @functools.lru_cache(maxsize=16)

@@ -244,7 +244,65 @@ class Nvrtc:
         self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
     ) -> Compiled:
         """Compile; again with CUDA's own headers where one is missed, and then with its standard library if allowed."""
-        expressions = {name: names.as_cpp(name) for name in job.names}
+        forward = standard and bare and job in self.missed_standard
+        folder = self.library.headers if forward or job in self.missed else None
+        forward = forward and folder is not None
+        while True:
+            try:
+                answer = self._launching(job, source, headers, folder, bare=bare, forward=forward)
+                break
+            except Refused as refused:
+                if not self._has_more(refused, job, folder, standard=standard, forward=forward):
+                    wrong = names.wrong_name(refused.log, job.names)
+                    if wrong is None:
+                        raise
+                    raise names.no_such_name(wrong, job.source, job.filename) from None
+                # With a header that is missing, the standard library is not yet tried: it takes a second.
+                forward = folder is not None or not diagnostics.missing_headers(refused.log)
+                folder = self.library.headers
+        return Compiled(
+            ptx=diagnostics.users_files(answer.ptx, job.filename, folder),
+            log=diagnostics.warnings(outside.without_foreign_text(answer.log, job), job.filename),
+            lowered={name: answer.lowered[names.as_cpp(name)] for name in job.names},
+            backend="nvrtc",
+            version=self.library.version,
+            cubin=answer.cubin,
+            resources=ptxas.resources(answer.log, answer.ptx),
+        )
+
+    def _has_more(self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool) -> bool:
+        """Tell whether a refusal misses what another try has; the job is tried with that at once the next time."""
+        if folder is None and diagnostics.missing_headers(refused.log):
+            self.missed.add(job)
+        elif forward or not diagnostics.misses_standard(refused.log):
+            return False
+        else:
+            self.missed_standard.add(job)
+            if not standard:
+                return False
+        return self.library.headers is not None
+
+    def _launching(
+        self, job: Job, source: str, headers: Mapping[str, str], folder: Path | None, *, bare: bool, forward: bool
+    ) -> Answer:
+        """Compile, with what launches kernels from kernels; machine code has it only where it is missed: it is rare."""
+
+        def attempt(launch: str) -> Answer:
+            return self._once(job, source, headers, folder, launch, bare=bare, forward=forward)
+
+        if not job.machine_code:
+            return attempt(prelude.DEVICE_LAUNCH)
+        try:
+            return attempt("")
+        except Refused as refused:
+            if not diagnostics.speaks_of_device_runtime(refused.log):
+                raise
+        return attempt(prelude.DEVICE_LAUNCH_IN_CODE)
+
+    def _once(
+        self, job: Job, source: str, headers: Mapping[str, str], folder: Path | None, launch: str, *,
+        bare: bool, forward: bool,
+    ) -> Answer:  # fmt: skip
         options = [*job.options, *job.language, f"--pre-include={prelude.PRELUDE}"]
         options += ["--diag-suppress=47"]  # CUDA's headers define the prelude's macros once more
         options += ["--device-int128"] if os.name == "posix" else []
@@ -255,79 +313,20 @@ class Nvrtc:
         # What comes from the cache of a driver's NVRTC comes without ptxas' report.
         options += ["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []
         libraries = toolkit.of_device_libraries(source, *headers.values())
-        options += [f"--include-path={folder}" for folder in (*job.include_dirs, *libraries)]
+        options += [f"--include-path={one}" for one in (*job.include_dirs, *libraries)]
         options += [f"--pre-include={_DEFINES}"]
-
-        def attempt(forward: bool) -> Answer:
-            if not job.machine_code:
-                return attempted(forward, prelude.DEVICE_LAUNCH)
-            try:  # with no word of it: that a kernel launches others is rare
-                return attempted(forward, "")
-            except Refused as refused:
-                if not diagnostics.speaks_of_device_runtime(refused.log):
-                    raise
-            return attempted(forward, prelude.DEVICE_LAUNCH_IN_CODE)
-
-        def attempted(forward: bool, launch: str) -> Answer:
-            texts = {**dict(prelude.headers(forward=forward)), **headers}
-            types = stand_ins.read("standard_types.h") if bare else ""
-            texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
-            if libraries and "curand.h" not in headers:
-                del texts["curand.h"]  # the real one is there
-            if folder is not None:
-                texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
-            try:
-                return self.library.compile(
-                    source, job.filename, options, texts, list(expressions.values()), machine_code=job.machine_code
-                )
-            except Refused as refused:
-                raise Refused(outside.without_foreign_text(refused.log, job)) from None
-
-        def with_folder() -> Path | None:
-            found = self.library.headers
-            if found is not None:
-                options.extend([f"--include-path={found}", f"--include-path={found / 'cccl'}"])
-            return found
-
-        known = standard and bare and job in self.missed_standard
-        folder = with_folder() if known or job in self.missed else None
+        options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"] if folder else []
+        texts = {**dict(prelude.headers(forward=forward)), **headers}
+        types = stand_ins.read("standard_types.h") if bare else ""
+        texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
+        if libraries and "curand.h" not in headers:
+            del texts["curand.h"]  # the real one is there
+        if folder:
+            texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
+        expressions = list(map(names.as_cpp, job.names))
         try:
-            try:
-                answer = attempt(forward=known and folder is not None)
-            except Refused as refused:
-                missing = bool(diagnostics.missing_headers(refused.log))
-                if folder is None and missing:
-                    self.missed.add(job)
-                elif known or not diagnostics.misses_standard(refused.log):
-                    raise
-                else:
-                    self.missed_standard.add(job)
-                    if not standard:
-                        raise
-                folder = folder or with_folder()
-                if folder is None:
-                    raise
-                try:
-                    # CUDA's own headers take a second where they are the standard library's.
-                    answer = attempt(forward=not missing)
-                except Refused as again:
-                    if not missing or not diagnostics.misses_standard(again.log):
-                        raise
-                    self.missed_standard.add(job)
-                    if not standard:
-                        raise
-                    answer = attempt(forward=True)
+            return self.library.compile(
+                source, job.filename, options, texts, expressions, machine_code=job.machine_code
+            )
         except Refused as refused:
-            wrong = names.wrong_name(refused.log, job.names)
-            if wrong is None:
-                raise
-            raise names.no_such_name(wrong, job.source, job.filename) from None
-        return Compiled(
-            ptx=diagnostics.users_files(answer.ptx, job.filename, folder),
-            log=diagnostics.warnings(outside.without_foreign_text(answer.log, job), job.filename),
-            lowered={name: answer.lowered[expression] for name, expression in expressions.items()},
-            backend="nvrtc",
-            version=self.library.version,
-            cubin=answer.cubin,
-            resources=ptxas.resources(answer.log, answer.ptx),
-        )
+            raise Refused(outside.without_foreign_text(refused.log, job)) from None

@@ -135,7 +135,7 @@ class Job:
 
         As with -D, a bare name is 1. Before them stands what CUDA took away from the language, where `older` is set.
         """
-        return (stand_ins.removed() if self.older else "") + "".join(
+        return (stand_ins.read("removed.h") if self.older else "") + "".join(
             f"#define {name} {value or '1'}\n" for name, value in self.defines
         )
 

@@ -69,7 +69,6 @@ _LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+)')
 _NAMED = re.compile(r"^([^\s/][^\s]*):\s*(?://.*)?$")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+\{?\s*(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$.]+)")
-_LIVE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/.*// \|\s*(\d*)\s*\|")
 _ENDS = ("BRA", "JMP", "BRX", "JMX", "BRXU", "JMXU", "EXIT", "RET", "CALL", "BSYNC", "KILL")
 _LEAVES = ("EXIT", "RET", "KILL")  # lanes end or go back to the caller
 
@@ -81,16 +80,6 @@ def section(text: str, entry: str) -> str:
         return ""
     end = text.find("//---------------------", start + 1)
     return text[start:] if end < 0 else text[start:end]
-
-
-def live_registers(text: str) -> dict[int, int]:
-    """Return the general registers that hold a value at each address, from a section of `nvdisasm -plr -lrm count`."""
-    found = {}
-    for row in text.splitlines():
-        match = _LIVE.match(row)
-        if match:
-            found[int(match[1], 16)] = int(match[2] or 0)
-    return found
 
 
 def parse(text: str) -> dict[str, tuple[Function, ...]]:
@@ -160,7 +149,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if isinstance(item, str):
             pending.append(item)
             continue
-        if runs[-1] and (_ends(runs[-1][-1]) or used.intersection(pending)):
+        if runs[-1] and (runs[-1][-1].opcode in _ENDS or used.intersection(pending)):
             runs.append([])
         places.update(dict.fromkeys(pending, len(runs) - 1))
         pending = []
@@ -189,10 +178,6 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         callee = last.targets[0] if last.opcode == "CALL" and last.targets else ""
         blocks.append(Block(number, tuple(run), tuple(dict.fromkeys(to)), last.opcode in _LEAVES, callee))
     return tuple(blocks)
-
-
-def _ends(instruction: Instruction) -> bool:
-    return instruction.opcode in _ENDS
 
 
 def _conditional(instruction: Instruction) -> bool:

@@ -46,11 +46,6 @@ def space(name: str) -> str:
     return "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
 
 
-def removed() -> str:
-    """Return what CUDA took away from the language, by what it has today."""
-    return read("removed.h")
-
-
 def uses_removed(log: str) -> bool:
     """Tell whether a compiler's refusal is of what CUDA took away."""
     return bool(_WITHOUT_MASK.search(log)) or not _REMOVED.isdisjoint(undefined_names(log))

@@ -66,11 +66,9 @@ def headers() -> Path | None:
     A whole one, with those of CCCL that cooperative groups and CUB include, is better than one that comes first: the
     wheels of other packages bring some headers and not all.
     """
-    places = [_headers_of("cudart")]
     compiler = shutil.which("nvcc")
-    if compiler:
-        places.append(str(Path(compiler).resolve().parent.parent / "include"))
-    places += [os.path.join(root, "include") for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    beside = str(Path(compiler).resolve().parent.parent / "include") if compiler else None
+    places = [_headers_of("cudart"), beside, *_in_toolkits()]
     folders = [Path(place) for place in places if place and (Path(place) / "cuda_fp16.h").is_file()]
     whole = (folder for folder in folders if any((folder / sub / "nv" / "target").is_file() for sub in ("", "cccl")))
     return next(whole, folders[0] if folders else None)
@@ -88,6 +86,11 @@ def _headers_of(library: str) -> str | None:
     return folder
 
 
+def _in_toolkits() -> list[str]:
+    roots = (os.environ.get("CUDA_HOME"), "/usr/local/cuda")
+    return [os.path.join(root, "include") for root in roots if root]
+
+
 def of_device_libraries(*texts: str) -> list[Path]:
     """Return the folders of the headers that texts include of libraries for kernels, as far as they are there.
 
@@ -95,8 +98,7 @@ def of_device_libraries(*texts: str) -> list[Path]:
     """
     if not any(CURAND.search(text) for text in texts):
         return []
-    places = [_headers_of("curand"), headers()]
-    places += [os.path.join(root, "include") for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    places = [_headers_of("curand"), headers(), *_in_toolkits()]
     found = (Path(place) for place in places if place and (Path(place) / "curand_kernel.h").is_file())
     return list(found)[:1]
 
