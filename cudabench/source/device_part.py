@@ -31,6 +31,7 @@ _UNNAMED = (
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
 _ALWAYS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
 _VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
+_INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # that the file makes
 # Of a statement, as far as the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
 _DETAILED = 0x01  # so that libclang knows which ranges conditions skip
@@ -161,7 +162,7 @@ class _File:
                 if space or re.match(r'extern\s*"[^"]*"\s*\{|\w+\s*(?:\(|$)', written):
                     self._frame(place.start, place.end)
                 self._scope(cursor)
-            elif re.match(r"(?:extern\s+)?template\b(?!\s*<)", written):
+            elif _INSTANCE.match(written):
                 self.gone.append((place.start, place.end))  # an instance; what is asked for is made for its name
             elif kind.is_declaration() and written.strip("; \n"):
                 self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
@@ -265,6 +266,8 @@ class _File:
         for start, end in (*self.frames, *self.gone, *(one.span() for one in self.directives), *self.skipped, *read):
             left[start:end] = b" " * (end - start)
         for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
+            if _INSTANCE.match(match[0]):
+                continue
             space = re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0])
             self.spaces += [space[1]] if space else []
             head = _HEAD.match(match[0])
