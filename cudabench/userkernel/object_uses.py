@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudabench.brackets import closing, listed
+from cudabench.brackets import closing, listed, split
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
-from cudabench.source.words import spell, split, words_of
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
@@ -180,7 +179,8 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
         return
     fetches, given = [], []
     for name in read:
-        ctype, kind, *_ = map(spell, split(words_of(file.references[name])[2:-1], ","))
+        # The parser leaves out what is so by default: one dimension.
+        ctype, kind, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
         sides = int(kind[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
         fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
         if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
