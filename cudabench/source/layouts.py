@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
+from cudabench.source.cursors import RECORDS
 from cudabench.source.parameters import bare, parameter_from
 from cudabench.source.records import Layout
 from cudabench.source.types import numpy_type, vector_type
@@ -39,6 +41,9 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> L
         inner = canonical.get_pointee().kind
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
+        scope = kind.get_pointee().get_declaration().semantic_parent
+        if scope is not None and scope.kind in RECORDS:  # nobody else knows it by that name
+            pointee = replace(pointee, type=bare(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
         return None
