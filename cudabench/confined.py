@@ -129,7 +129,12 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
         with warnings.catch_warnings():
             # Python warns of other threads: the child takes no lock of theirs, computes and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
+            # What an alarm raises within Python's own hooks for a fork would be lost.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+            try:
+                child = os.fork()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if child == 0:
             _compute(function, result, memory)
         os.close(ended_write)

@@ -55,12 +55,15 @@ def read(task: Task) -> Reading:
     if kept is not None and (reading := cache.unpacked(Reading, kept)) is not None:
         return replace(reading, file=replace(reading.file, text=task.text, task=task))
     _load()
+    seconds = _seconds()
     try:
         reading = bounded(functools.partial(_read, task))
     except confined.TooLong:
+        if seconds < MOST_SECONDS:
+            raise limits.too_long(task.path, "the C++ parser", seconds) from None
         raise CompilerError(
-            f"{task.path}: reading it took over {_seconds():g} s and was stopped: it, or what it includes, is too "
-            "large, or its macros make too much of it."
+            f"{task.path}: reading it took over {seconds:g} s and was stopped: it, or what it includes, is too large, "
+            "or its macros make too much of it."
         ) from None
     except (confined.TooMuch, _Refused, RecursionError):
         raise CompilerError(

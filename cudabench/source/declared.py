@@ -160,9 +160,9 @@ class _Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            # An instance has its members where its template does.
-            of = conf.lib.clang_getSpecializedCursorTemplate(cursor) or cursor
-            within = [span(child) for child in of.get_children() if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
+            template = conf.lib.clang_getSpecializedCursorTemplate(cursor)  # an instance of it has no members here
+            parts = list(cursor.get_children()) or list(template.get_children() if template else ())
+            within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 

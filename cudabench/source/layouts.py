@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
+from cudabench.source.cursors import RECORDS
 from cudabench.source.parameters import ARRAYS, bare, parameter_from
 from cudabench.source.records import Layout, Parameter
 from cudabench.source.types import BYTES, NAMED, numpy_type, vector_type
@@ -40,6 +41,9 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> L
         inner = canonical.get_pointee().kind
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
+        scope = kind.get_pointee().get_declaration().semantic_parent
+        if scope is not None and scope.kind in RECORDS:  # nobody else knows it by that name
+            pointee = replace(pointee, type=bare(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
         return None

@@ -371,7 +371,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     if part is None:
         return None
     texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
-    own = {os.path.realpath(path): name for name, path in included.paths.items() if name in included.own}
+    own = {os.path.realpath(path): name for name, path in included.own.items()}
     headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
     missing = diagnostics.missing_headers(refused.log)
     missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]

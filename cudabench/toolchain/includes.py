@@ -37,21 +37,15 @@ class Included:
     """The texts of the headers in a job's folders, by the name that an #include gives them.
 
     A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
-    own folders go. `foreign` are those of other projects (`third_party/glm`), which hold nothing of the user's. `paths`
-    has the file of each header's first name. `absent` are names that are in none of the folders, each with the text
-    that includes it.
+    own folders go. `own` has the file of each header's first name, but for those of other projects
+    (`third_party/glm`), which hold nothing of the user's. `absent` are names that are in none of the folders, each with
+    the text that includes it.
     """
 
     texts: dict[str, str]
     complete: bool
-    foreign: frozenset[str] = frozenset()
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    own: Mapping[str, Path] = field(default_factory=dict)
     absent: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def own(self) -> dict[str, str]:
-        """The texts of the user's own headers."""
-        return {name: text for name, text in self.texts.items() if name not in self.foreign}
 
 
 def nearby(name: str, path: str | Path) -> Path | None:
@@ -170,5 +164,5 @@ def read(job: Job) -> Included:
                 continue
             found[name], names[real] = path, name
             waiting.append((texts[name], path.parent))
-    foreign = frozenset(name for name, path in found.items() if _THIRD_PARTY.intersection(path.parent.parts))
-    return Included(texts, complete, foreign, {name: found[name] for name in names.values()}, tuple(absent))
+    own = {name: found[name] for name in names.values() if _THIRD_PARTY.isdisjoint(found[name].parent.parts)}
+    return Included(texts, complete, own, tuple(absent))
