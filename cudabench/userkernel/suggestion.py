@@ -112,8 +112,9 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
         for at, parameter in enumerate(kernel.parameters)
         if not parameter.pointer and np.dtype(parameter.number or "V").kind in "iu"
     }
-    body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", kernel.text))
-    used = kernel.names | set(re.findall(r"%(\w+)", body))
+    written = re.sub(r"\b[^\W\d]\w*", lambda word: file.numbers.get(word[0], word[0]), kernel.text)
+    body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", written))
+    used = kernel.names | set(re.findall(r"%(\w+)", body)) | set(re.findall(r"threadIdx|blockIdx", body))
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
     deep = max((at for name, at in axes if name == "threadIdx"), default=1)
     wide = max((at for _, at in axes), default=1)
