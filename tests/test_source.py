@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError, UsageError
@@ -397,6 +397,7 @@ FRAGMENTS = """__global__ void f ( ) { } < > template namespace ; , * const floa
     st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("\n".join)
     | st.lists(st.sampled_from(FRAGMENTS)).map(" ".join)
 )
+@example("(\nf")
 def test_any_text(text: str) -> None:
     """No text makes the reader fail, and every kernel lies inside it."""
     text = text.replace("~", " ")

@@ -167,8 +167,10 @@ class _Walk:
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
-        """Return a piece of a text without comments and strings."""
-        text = self.texts[place.file]
+        """Return a piece of a text without comments and strings; '' where an error left it without a place."""
+        text = self.texts.get(place.file)
+        if text is None:
+            return ""
         return self.plain[place.file][text.at(place.start) : text.at(place.end)]
 
     # Types -----------------------------------------------------------------------------------------------------------
