@@ -14,6 +14,7 @@ from cudabench.toolchain import prelude
 from cudabench.toolchain.record import Job
 
 MAX_HEADERS = 64  # beside a source: more are no single kernel's
+PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
 # What a project has in its own folder, for a tree without a repository.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
@@ -87,7 +88,8 @@ def _tree(root: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     entries = 0
     for folder, below, files in os.walk(root):
-        below[:] = sorted(one for one in below if not one.startswith("."))
+        # Not the stand-ins of this package, where it lies in the project.
+        below[:] = sorted(one for one in below if not one.startswith(".") and Path(folder, one) != PACKAGE)
         entries += len(below) + len(files)
         for name in files:
             if Path(name).suffix in _HEADERS:
