@@ -23,3 +23,26 @@ def test_a_ladder(cudabench: Runner) -> None:
     assert all(one["status"] == "ok" and one["time"]["median_s"] > 0 for one in results)
     assert all(one["bandwidth_gbps"] is None and one["copy_gbps"] is None for one in results)
     assert all("simulated" in [warning["code"] for warning in one["warnings"]] for one in results)
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "sentence"),
+    [
+        ("cuda:7", 5, "There is no GPU cuda:7: this machine has cuda:0"),
+        ("cuda:x", 2, "'cuda:x' is not a device: the GPU's number is missing, as in cuda:0"),
+        ("auto:1", 2, "'auto:1' is not a device"),
+        ("sim:9", 2, "'9' is not an architecture"),
+        ("sim:sm_10", 2, "does not compile for sm_10"),
+    ],
+)
+def test_a_device_that_is_not_there(device: str, code: int, sentence: str, cudabench: Runner) -> None:
+    """What is no device of this machine is said in one sentence."""
+    ran = cudabench("vecadd", 0, "--size", 64, "--device", device)
+    assert (ran.code, sentence in ran.err) == (code, True), ran.err
+
+
+def test_the_simulator_beside_a_gpu(cudabench: Runner) -> None:
+    """Where there is a GPU the simulator still runs kernels when it is asked for."""
+    ran = cudabench("vecadd", "--size", 64, "--device", "sim", "--no-cpu", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.json["device"]["kind"] == "sim"
