@@ -10,6 +10,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,13 @@ from tests.frozen.shell import DATA, Shell, shell
 
 SAMPLE = ("vecadd", "grayscale", "examples")  # of the counts
 MOST_BYTES = 1 << 20  # of all results files
+CORPORA = ("advised", "right", "wrong", "files")  # of hundreds of kernels
+
+
+def marked(names: list[str]) -> list[Any]:
+    """Return names as parameters: a ladder's are slow, a corpus takes minutes."""
+    marks = {name: pytest.mark.long if name in CORPORA else pytest.mark.slow for name in names}
+    return [pytest.param(name, marks=mark, id=name) for name, mark in marks.items()]
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +85,13 @@ def test_counts(here: Shell, name: str) -> None:
     holds(here, "counts", name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in parts.groups() if name not in SAMPLE])
+@pytest.mark.parametrize("name", marked([name for name in parts.groups() if name not in SAMPLE]))
 def test_all_counts(here: Shell, name: str) -> None:
     """So are all others."""
     holds(here, "counts", name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", parts.groups())
+@pytest.mark.parametrize("name", marked(list(parts.groups())))
 def test_machine_code(here: Shell, name: str) -> None:
     """The machine code of each rung and of each kernel of the corpora is what it was, for four architectures."""
     holds(here, "machine_code", name)
