@@ -107,11 +107,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked = config.option.markexpr
     for mark in ("slow", "build", "driver", "long"):
         if mark not in asked and not any("::" in argument for argument in config.args):
-            others = [item for item in items if item.get_closest_marker(mark)]
+            others = {item for item in items if item.get_closest_marker(mark)}
             if re.search(r"\bgpu\b", asked):  # what is slow through a simulated driver is not on a GPU
-                others = [item for item in others if not item.get_closest_marker("gpu")]
+                others = {item for item in others if not item.get_closest_marker("gpu")}
             config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item not in set(others)]
+            items[:] = [item for item in items if item not in others]
     size = Counter(item.path.name for item in items)
     items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]

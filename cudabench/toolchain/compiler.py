@@ -256,10 +256,9 @@ def _telling(first: Refused, second: Refused) -> Refused:
 
 def _is_own(refused: Refused, job: Job) -> bool:
     """Tell whether ptxas refuses a kernel that is asked for: for its shared memory, or a line of its PTX."""
-    over = {readable(entry) for entry, _ in diagnostics.over_shared(refused.log)}
+    over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
     # An instance that the file makes may be too large where the one that is asked for is not.
-    asked_for = [name for name in job.names if "<" not in name]
-    return bool({names.plain(one) for one in over} & set(map(names.plain, asked_for)))
+    return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
 def _in_options(compiler: Compiler, job: Job, text: _Text, ends: float) -> Compiled:
