@@ -1,183 +1,105 @@
-"""The value of an expression that has been checked: a walk over its tree."""
+"""The value of an expression that has been checked: its tree is compiled, and called without Python's builtins."""
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from cudabench.userkernel.vocabulary import (
-    BINARY,
-    COMPARE,
-    ELEMENTWISE,
-    FUNCTIONS,
-    SIZES,
-    TYPES,
-    UNARY,
-    ExpressionError,
-    alias,
-    bounded,
-    elements,
-    matmul_size,
-    product,
-    shape_of,
-)
+from cudabench.userkernel.vocabulary import BINARY, FUNCTIONS, ExpressionError, alias, bounded
+
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
 
 
-def evaluate(label: str, tree: ast.expr, values: Mapping[str, Any], limit: int) -> Any:
-    """Return the value of a checked tree, with names as `values` has them.
+def bind(label: str, text: str, values: Mapping[str, Any], *, guarded: bool) -> Callable[[], Any]:
+    """Return what computes the value of a checked text, with names as `values` has them.
 
-    `limit` is the most bytes that one array may have. Raises ExpressionError, which begins with `label`, for what would
-    exceed it or leave 64 bits, and lets NumPy's own errors through.
+    Guarded, it raises ExpressionError, which begins with `label`, for a whole number beyond 64 bits before it is
+    computed, and no function can write into an array, as its out argument. NumPy's warnings are the caller's.
     """
-    with np.errstate(all="ignore"):
-        return _Evaluator(label, values, limit).value(tree)
+    named = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
+    work: Callable[[], Any] = eval(
+        _code(text, guarded), {"__builtins__": {}, **named, **_FUNCTIONS, **(_guards(label) if guarded else {})}
+    )
+    return work
 
 
-class _Evaluator:
-    """The walk over a checked tree."""
+@lru_cache(maxsize=256)  # a sweep asks for each point
+def _code(text: str, guarded: bool) -> CodeType:
+    """Return the code of a lambda that computes a checked text."""
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
+    for node in ast.walk(tree):  # a parameter may be called np or min, so functions get other names
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            node.func.id += "()"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            node.value.id += "()"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # of 1[0], which fails when it is computed
+        return compile(ast.fix_missing_locations(_Guarded().visit(tree) if guarded else tree), "expression", "eval")
 
-    def __init__(self, label: str, values: Mapping[str, Any], limit: int) -> None:
-        self.label, self.limit = label, limit
-        self.values = {alias(name): _read_only(value) for name, value in values.items()}
 
-    def refuse(self, what: str) -> ExpressionError:
-        return ExpressionError(f"{self.label}: {what}.")
+_FUNCTIONS = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np}.items()}
 
-    def value(self, node: ast.AST) -> Any:
-        """Return a node's value, checked."""
-        result = self.compute(node)
-        if isinstance(result, int) and not isinstance(result, bool):
-            return bounded(result, self.refuse)
-        if isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind not in "biufc":
-            raise self.refuse("a value in it is not an array of numbers")
-        return result
 
-    def compute(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name):
-            return self.values[node.id]
-        if isinstance(node, ast.Attribute):
-            return np.bool_ if node.attr == "bool_" else getattr(np, node.attr)
-        if isinstance(node, ast.Call):
-            return self.call(node)
-        if isinstance(node, ast.BinOp):
-            return self.binary(node)
-        if isinstance(node, ast.UnaryOp):
-            return UNARY[type(node.op)](self.value(node.operand))
-        if isinstance(node, ast.Compare):
-            return self.comparison(node)
-        if isinstance(node, ast.BoolOp):
-            return self.both(node)
-        if isinstance(node, ast.IfExp):
-            return self.value(node.body if self.value(node.test) else node.orelse)
-        if isinstance(node, ast.Tuple):
-            return tuple(self.value(item) for item in node.elts)
-        if isinstance(node, ast.List):
-            return [self.value(item) for item in node.elts]
-        if isinstance(node, ast.Slice):
-            return slice(*(None if p is None else self.value(p) for p in (node.lower, node.upper, node.step)))
-        assert isinstance(node, ast.Subscript)
-        return self.subscript(node)
+class _Guarded(ast.NodeTransformer):
+    """Puts guards around what computes: binary operators become calls of theirs, other values go through one."""
 
-    def binary(self, node: ast.BinOp) -> Any:
-        left, right = self.value(node.left), self.value(node.right)
-        if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
-            raise self.refuse("arithmetic is between numbers and arrays only, no lists")
-        if isinstance(left, int) and isinstance(right, int):
-            # Before it is computed: 9**9**9 would fill the memory.
-            if isinstance(node.op, ast.Pow) and abs(left) > 1 and right > 64:
-                raise self.refuse(f"{left}**{right} leaves the range of 64 bits")
-            if isinstance(node.op, ast.LShift) and right > 64:
-                raise self.refuse(f"{left}<<{right} leaves the range of 64 bits")
-        elif isinstance(node.op, ast.MatMult):
-            self.room(matmul_size(left, right), (left, right))
-        else:
-            self.room_broadcast((left, right))
-        return BINARY[type(node.op)](left, right)
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return _call(f"{type(node.op).__name__}()", node.left, node.right)
 
-    def comparison(self, node: ast.Compare) -> Any:
-        left = self.value(node.left)
-        result: Any = True
-        for op, comparator in zip(node.ops, node.comparators, strict=True):
-            right = self.value(comparator)
-            self.room_broadcast((left, right))
-            one = COMPARE[type(op)](left, right)
-            if len(node.ops) == 1:
-                return one
-            result = result and one
-            left = right
-        return result
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        return _call("checked()", self.generic_visit(node))
 
-    def both(self, node: ast.BoolOp) -> Any:
-        stop = isinstance(node.op, ast.Or)
-        value: Any = not stop
-        for part in node.values:
-            value = self.value(part)
-            if bool(value) == stop:
-                break
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return _call("checked()", self.generic_visit(node))
+
+
+def _call(name: str, *arguments: Any) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _guards(label: str) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a guarded tree calls, by their names there."""
+
+    def refuse(what: str) -> ExpressionError:
+        return ExpressionError(f"{label}: {what}.")
+
+    def checked(value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return bounded(value, refuse)
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "biufc":
+            raise refuse("a value in it is not an array of numbers")
         return value
 
-    def subscript(self, node: ast.Subscript) -> Any:
-        array, index = self.value(node.value), self.value(node.slice)
-        if not isinstance(array, (np.ndarray, tuple, list)):
-            raise self.refuse("'[...]' needs an array")
-        picks = index if isinstance(index, tuple) else (index,)
-        fancy = [pick for pick in picks if isinstance(pick, (np.ndarray, list))]
-        if fancy:
-            rest = math.prod(shape_of(array)[len(fancy) :]) if isinstance(array, np.ndarray) else 1
-            self.room(product(tuple(np.broadcast_shapes(*map(shape_of, fancy)))) * rest, (array,))
-        return array[index]
+    def guard(kind: type[ast.operator]) -> Callable[[Any, Any], Any]:
+        def operate(left: Any, right: Any) -> Any:
+            if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
+                raise refuse("arithmetic is between numbers and arrays only, no lists")
+            whole = isinstance(left, int) and isinstance(right, int)
+            if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
+                raise refuse(f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits")  # 9**9**9 fills the memory
+            if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
+                try:
+                    np.broadcast_shapes(left.shape, right.shape)
+                except ValueError:
+                    shapes = " and ".join(f"[{','.join(map(str, side.shape))}]" for side in (left, right))
+                    raise refuse(f"arrays of the shapes {shapes} do not fit together") from None
+            return checked(BINARY[kind](left, right))
 
-    def call(self, node: ast.Call) -> Any:
-        arguments = [self.value(argument) for argument in node.args]
-        keywords = {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
-        if isinstance(node.func, ast.Name):
-            return FUNCTIONS[node.func.id](*arguments)
-        assert isinstance(node.func, ast.Attribute)
-        name = node.func.attr
-        function = getattr(np, name)
-        if name in ELEMENTWISE:
-            self.room_broadcast(arguments)
-        elif name in SIZES:
-            try:
-                count = SIZES[name](*arguments, **keywords)
-            except TypeError:
-                raise self.refuse(f"np.{name} does not take these arguments") from None
-            self.room(count, arguments)
-        elif name == "take":
-            self.room(int(np.size(arguments[0])) * max(int(np.size(arguments[1])), 1), ())
-        elif name not in TYPES:
-            self.room(sum(map(elements, arguments)), ())
-        return function(*arguments, **keywords)
+        return operate
 
-    # Room -------------------------------------------------------------------------------------------------------------
-
-    def room_broadcast(self, arguments: Iterable[Any]) -> None:
-        arguments = list(arguments)
-        try:
-            shape = np.broadcast_shapes(*map(shape_of, arguments))
-        except ValueError:
-            shapes = " and ".join(f"[{','.join(map(str, shape_of(one)))}]" for one in arguments)
-            raise self.refuse(f"arrays of the shapes {shapes} do not fit together") from None
-        self.room(product(tuple(shape)), arguments)
-
-    def room(self, count: int, arguments: Iterable[Any]) -> None:
-        """Refuse a result of more bytes than allowed; an element is as wide as the widest argument, at least 8."""
-        width = max([8, *(a.dtype.itemsize for a in arguments if isinstance(a, np.ndarray))])
-        if count * width > self.limit:
-            raise self.refuse(
-                f"an array in it has {count} elements, {count * width / 1e9:.1f} GB; the limit here is "
-                f"{self.limit / 1e9:.1f} GB"
-            )
+    return {"checked()": checked, **{f"{kind.__name__}()": guard(kind) for kind in BINARY}}
 
 
 def _read_only(value: Any) -> Any:
-    """An array that no function can write into, as its out argument."""
+    """Return a view of an array that cannot be written, anything else as it is."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False

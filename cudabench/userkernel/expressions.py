@@ -1,26 +1,24 @@
 """Expressions of the command line: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
 
-They may come from files of others, so the text itself is never run as Python. It is parsed, and a walk over the tree
-computes what a white list of syntax, functions and NumPy's names allows: no attributes but `np.NAME`, no calls of
-anything else, no comprehensions, no strings. Integers stay within 64 bits and arrays within a limit, which is checked
-before they are made. Only a tree that this walk has accepted is compiled, without Python's builtins, to be timed.
+They may come from files of others, so the text itself is never run as Python. It is parsed, and only a tree is
+computed that a white list of syntax, functions and NumPy's names allows: no attributes but `np.NAME`, no calls of
+anything else, no comprehensions, no strings. Integers stay within 64 bits. What may take long, or make large arrays, is
+computed in a process of bounded time and memory.
 """
 
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import did_you_mean
 from cudabench.userkernel import limited
-from cudabench.userkernel.evaluation import evaluate
+from cudabench.userkernel.evaluation import bind
 from cudabench.userkernel.vocabulary import (
     BINARY,
     COMPARE,
@@ -40,7 +38,7 @@ from cudabench.userkernel.vocabulary import (
 MAX_TEXT = 2000
 MAX_DEPTH = 60
 MAX_ITEMS = 64  # of a literal list
-DEFAULT_LIMIT = 1 << 34  # bytes of one array
+DEFAULT_LIMIT = 1 << 34  # bytes that a value may take
 
 
 @dataclass(frozen=True)
@@ -48,19 +46,21 @@ class Expression:
     """A parsed expression: what errors call it, and the names that it uses."""
 
     label: str
+    text: str
     tree: ast.expr
     names: frozenset[str]
     arrays: bool
 
     def evaluate(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT) -> Any:
-        """Return the value, with names as `values` has them; `limit` is the most bytes that one array may have.
+        """Return the value, with names as `values` has them; `limit` is the most bytes that it may take.
 
         Raises ExpressionError with one sentence for whatever goes wrong.
         """
         try:
-            compute = partial(evaluate, self.label, self.tree, values, limit)
+            compute = bind(self.label, self.text, values, guarded=True)
             apart = self.arrays and limited.costly(self.tree, values)
-            result = limited.within(self.label, compute, limit) if apart else compute()
+            with np.errstate(all="ignore"):
+                result = limited.within(self.label, compute, limit) if apart else compute()
             if not _numeric(result):
                 raise self._failed("its value is neither a number nor an array")
             return result
@@ -77,23 +77,12 @@ class Expression:
             raise self._failed(message.rstrip(".")) from None
 
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return what computes the value without a walk over the tree; `evaluate` must have accepted the same values.
+        """Return what computes the value, to be timed: `evaluate` must have accepted the same values.
 
         Arrays are not copied, so a later change of one shows. NumPy's warnings are the caller's: compute inside
         np.errstate.
         """
-        tree = copy.deepcopy(self.tree)
-        for node in ast.walk(tree):  # a parameter may be called np or min, so functions get other names
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                node.func.id += "()"
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                node.value.id += "()"
-        empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-        code = compile(ast.fix_missing_locations(ast.Expression(ast.Lambda(empty, tree))), self.label, "eval")
-        functions = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np}.items()}
-        named = {alias(name): value for name, value in values.items()}
-        work: Callable[[], Any] = eval(code, {"__builtins__": {}, **named, **functions})
-        return work
+        return bind(self.label, self.text, values, guarded=False)
 
     def _failed(self, why: str) -> ExpressionError:
         return ExpressionError(f"{self.label} fails: {why}.")
@@ -127,7 +116,7 @@ def parse(
         raise ExpressionError(f"{label} cannot be read as an expression.") from None
     checker = _Checker(label, names, arrays)
     checker.check(tree, 0)
-    return Expression(label, tree, frozenset(checker.names), arrays)
+    return Expression(label, plain, tree, frozenset(checker.names), arrays)
 
 
 def _numeric(value: Any) -> bool:
