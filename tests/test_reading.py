@@ -28,8 +28,8 @@ def test_kernels_as_the_compiler_reads_them(tmp_path: Path) -> None:
     path.write_text(text)
     file = read_file(path, {"D": "1"})
     assert [kernel.signature for kernel in file.kernels] == ["own(real* x)", "add(double* x, int n_add)"]
-    assert file.aliases["real"] == "double"
-    assert read_file(path).aliases["real"] == "float"
+    assert file.types["real"] == "double"
+    assert read_file(path).types["real"] == "float"
     assert (file.kernels[0].line, file.kernels[0].comment) == (8, "Own.")
     assert "n_add" in file.kernels[1].text
 

@@ -74,7 +74,7 @@ def test_chapter() -> None:
     assert (naive.line, naive.comment) == (15, "Reads rows, writes columns.\nStores touch 32 sectors.")
     assert [str(one) for one in naive.template_parameters] == ["typename U", "int N = 32"]
     assert naive.signature == "template <typename U, int N = 32> naive(U* __restrict__ out)"
-    assert source.aliases == {"T": "float"}
+    assert source.types == {"T": "float"}
 
 
 @pytest.mark.parametrize(
@@ -363,8 +363,7 @@ def test_aliases() -> None:
     text = (
         "typedef unsigned char byte;\nusing real = float;\n#define T double\n#define F(x) x\n#define N 32\n#define G\n"
     )
-    aliases = parse(text, "t.cu").aliases
-    assert aliases == {"byte": "unsigned char", "real": "float", "T": "double"}
+    assert parse(text, "t.cu").types == {"byte": "unsigned char", "real": "float", "T": "double"}
 
 
 def test_read(tmp_path: Path) -> None:

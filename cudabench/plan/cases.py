@@ -325,7 +325,7 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(
-        _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.aliases)
+        _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
         for parameter, like, passed in zip(own.parameters, wanted, launch.arguments, strict=True)
     )
     if not fits:
@@ -344,14 +344,12 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
     return tuple(order)
 
 
-def _takes(
-    own: records.Parameter, like: records.Parameter, passed: Any, ctype: str, aliases: Mapping[str, str]
-) -> bool:
+def _takes(own: records.Parameter, like: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]) -> bool:
     """Tell whether a parameter takes what is passed, a buffer or a scalar: `half` fits a buffer of float16."""
     if own.pointer != isinstance(passed, Buffer):
         return False
     # T may be the macro that the command line defines, even where the file has a default of its own for it.
-    have = numpy_type(ctype) if own.type == "T" else numpy_type(own.type, aliases)
+    have = numpy_type(ctype) if own.type == "T" else numpy_type(own.type, types)
     if have is None:  # such as S, which a chapter, and a copy of it, makes of T
         return own.type == like.type
     a, b = np.dtype(have), np.dtype(passed.dtype)

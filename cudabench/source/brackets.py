@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-_OPEN, _CLOSE = "([{", ")]}"
-_QUOTED_OR_LETTER = re.compile(r'"[^"]*"|\'[^\']*\'|.', re.S)
+_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # a shift opens nothing
 
 
-def split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts of a text between separators that stand in no brackets and no quotes, without blanks around."""
-    parts, depth, start = [], 0, 0
-    for match in _QUOTED_OR_LETTER.finditer(text):
-        depth += (match[0] in _OPEN) - (match[0] in _CLOSE)
+def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield the tokens of a text, each with how many brackets are open behind it."""
+    depth = 0
+    for match in _TOKEN.finditer(text, start):
+        depth += match[0] in (*"([{", *"<" * angles)
+        depth -= match[0] in (*")]}", *">" * angles) and depth > 0
+        yield match, depth
+
+
+def split(text: str, separator: str = ",", *, angles: bool = False) -> list[str]:
+    """Return the parts of a text between separators that stand in no brackets and no quotes, without blanks around.
+
+    angles: those of C++'s templates are brackets, too.
+    """
+    parts, start = [], 0
+    for match, depth in _depths(text, 0, angles):
         if match[0] == separator and depth == 0:
             parts.append(text[start : match.start()].strip())
             start = match.end()
     return [*parts, text[start:].strip()]
 
 
-def listed(text: str) -> list[str]:
+def listed(text: str, *, angles: bool = False) -> list[str]:
     """Return the parts between commas that are not empty."""
-    return [part for part in split(text) if part]
+    return [part for part in split(text, angles=angles) if part]
 
 
-def closing(text: str, start: int) -> int | None:
+def closing(text: str, start: int, *, angles: bool = False) -> int | None:
     """Return where the bracket that opens at a place is closed, None where it never is."""
-    depth = 0
-    for match in _QUOTED_OR_LETTER.finditer(text, start):
-        depth += (match[0] in _OPEN) - (match[0] in _CLOSE)
-        if depth == 0:
-            return match.start()
-    return None
+    return next((match.start() for match, depth in _depths(text, start, angles) if depth == 0), None)

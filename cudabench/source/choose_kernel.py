@@ -10,7 +10,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.source import clang_parse
 from cudabench.source.records import Kernel, Parameter, Question, SourceFile
 from cudabench.source.types import canonical
-from cudabench.source.words import spell, split, words_of
+from cudabench.source.words import listed_words
 
 
 def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
@@ -78,10 +78,7 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     if match is None:
         return name.strip(), "", None
     plain = re.sub(r"\s+", "", match[1])
-    types = None
-    if match[3] is not None:
-        types = tuple(spell(part) for part in split(words_of(match[3][1:-1]), ",") if part)
-    return plain, match[2] or "", types
+    return plain, match[2] or "", None if match[3] is None else tuple(listed_words(match[3][1:-1]))
 
 
 def _likely_argument(kind: str) -> str:
@@ -94,8 +91,8 @@ def _likely_argument(kind: str) -> str:
 
 def template_arguments(kernel: Kernel) -> dict[str, str]:
     """Return what an instance of a template is given, by the names of its parameters."""
-    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
-    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
+    given = listed_words(kernel.expression.partition("<")[2].rpartition(">")[0])
+    return {one.name: part for one, part in zip(kernel.template_parameters, given, strict=False)}
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
@@ -112,7 +109,7 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
         raise UsageError(
             f"{kernel.signature} is a template: name an instantiation, such as '{kernel.qualified_name}<{example}>'."
         )
-    given = [spell(part) for part in split(words_of(arguments[1:-1]), ",") if part]
+    given = listed_words(arguments[1:-1])
     variadic = any(parameter.type.endswith("...") for parameter in kernel.template_parameters)
     if len(given) > len(kernel.template_parameters) and not variadic:
         raise UsageError(

@@ -84,7 +84,6 @@ class _Walk:
         self.specialised: list[tuple[Kernel, tuple[str, ...]]] = []
         self.declared: set[tuple[str, tuple[str, ...]]] = set()
         self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
-        self.aliases: dict[str, str] = {}
         self.types: dict[str, str] = {}
         self.layouts: dict[str, Layout] = {}
         self.constants: list[Constant] = []
@@ -109,10 +108,8 @@ class _Walk:
                 self.answers[at] = Answer(launches=launches)
             if question.type and (layout := self.answers.get(at, Answer()).layout):
                 self.layouts.setdefault(question.text, replace(layout, ctype=question.text))
-        for name, meaning in self._macro_types(self.path).items():
-            self.aliases.setdefault(name, meaning)
         file = SourceFile(
-            task.path, task.text, self._kernels(), self.aliases, {**self.types, **dict(task.defines)}, self.layouts,
+            task.path, task.text, self._kernels(), {**self.types, **dict(task.defines)}, self.layouts,
             tuple(self.constants), self.references, {**self.macros, **self.numbers}, frozenset(self.large),
             self.private, task,
         )  # fmt: skip
@@ -175,12 +172,10 @@ class _Walk:
 
     # Types -----------------------------------------------------------------------------------------------------------
 
-    def _name_type(self, name: str, scope: _Scope, meaning: str, *, alias: bool = False) -> None:
+    def _name_type(self, name: str, scope: _Scope, meaning: str) -> None:
         for one in dict.fromkeys((name, _qualified((*scope.names, name)))):
             if one and one != meaning:
                 self.types.setdefault(one, meaning)
-                if alias:
-                    self.aliases.setdefault(one, meaning)
 
     def _alias(self, cursor: Cursor, scope: _Scope) -> None:
         if cursor.spelling.startswith(QUERY):
@@ -195,7 +190,7 @@ class _Walk:
         elif declared.is_anonymous() or bare(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
             self._name_type(cursor.spelling, scope, f"struct {cursor.spelling}")
         else:
-            self._name_type(cursor.spelling, scope, plain(kind), alias=file_of(cursor) == self.path)
+            self._name_type(cursor.spelling, scope, plain(kind))
         if kind.get_canonical().kind == TypeKind.RECORD:
             self._lay_out(cursor.spelling, scope, kind)
 
@@ -221,12 +216,8 @@ class _Walk:
         self._lay_out(name, scope, cursor.type)
         for child in cursor.get_children():
             if child.kind in _ALIASES:
-                inner = _Scope((*scope.names, name))
-                kind = child.underlying_typedef_type
-                for one in (f"{name}::{child.spelling}", _qualified((*inner.names, child.spelling))):
-                    self.types.setdefault(one, bare(kind))
-                    if file_of(child) == self.path:
-                        self.aliases.setdefault(f"{name}::{child.spelling}", bare(kind))
+                for one in (f"{name}::{child.spelling}", _qualified((*scope.names, name, child.spelling))):
+                    self.types.setdefault(one, bare(child.underlying_typedef_type))
             elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
@@ -257,13 +248,9 @@ class _Walk:
             meant = meant.get_pointee()
         return replace(found, element=self._numbers(meant.get_declaration())) if meant.kind == TypeKind.ENUM else found
 
-    def _macro_types(self, path: str = "") -> dict[str, str]:
-        """Return the macros that may stand for types, those of one file or of all."""
-        names = self.macros
-        if path:
-            own = {name for name, parameters, _ in macros_of(self.plain[path]) if not parameters}
-            names = {name: value for name, value in names.items() if name in own}
-        return {name: value for name, value in names.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
+    def _macro_types(self) -> dict[str, str]:
+        """Return the macros that may stand for types."""
+        return {name: value for name, value in self.macros.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
 
     # Functions -------------------------------------------------------------------------------------------------------
 

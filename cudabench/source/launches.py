@@ -9,7 +9,7 @@ from clang.cindex import Cursor, CursorKind
 
 from cudabench.source.cursors import Text, file_of, span, whole
 from cudabench.source.records import HostLaunch
-from cudabench.source.words import spell, split, words_of
+from cudabench.source.words import listed_words
 
 _CONFIGURES = ("cudaConfigureCall", "__cudaPushCallConfiguration")
 _DEPTH = 16  # of what stands around the numbers of a dim3
@@ -27,7 +27,7 @@ def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterato
             written = texts[place.file].slice(place.start, place.end) if place.file in texts else ""
             match = re.fullmatch(r".*?(\w+)\s*(?:<(.*)>)?\s*", written.partition("<<<")[0], re.S)
             if match and match[1] == name:
-                template = tuple(spell(part) for part in split(words_of(match[2] or ""), ",") if part)
+                template = tuple(listed_words(match[2] or ""))
                 grid, block, shared = (list(how.get_children())[1:4] + [None] * 3)[:3]
                 numbers = tuple(map(_number, passed))
                 yield HostLaunch(template, _sides(grid), _sides(block), _number(shared), numbers)

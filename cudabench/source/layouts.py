@@ -9,8 +9,8 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from cudabench.source.cursors import RECORDS
 from cudabench.source.parameters import ARRAYS, bare, parameter_from
-from cudabench.source.records import Layout, Parameter
-from cudabench.source.types import BYTES, NAMED, numpy_type, vector_type
+from cudabench.source.records import Layout, Parameter, uniform
+from cudabench.source.types import NAMED, numpy_type, vector_type
 
 Faulty = Callable[[Cursor], bool]
 _DEPTH = 16  # of members in members
@@ -82,7 +82,8 @@ def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
         element = element.get_named_type() if element.kind == TypeKind.ELABORATED else _underlying(element)
     while kind.get_canonical().kind == TypeKind.POINTER:
         kind = _inner(kind)
-    return replace(parameter, element=bare(element), parts=_parts(kind.get_canonical(), faulty))
+    layout = layout_of(kind.get_canonical(), faulty)
+    return replace(parameter, element=bare(element), parts=uniform(layout) if layout else None)
 
 
 def _inner(kind: Type) -> Type:
@@ -95,22 +96,3 @@ def _inner(kind: Type) -> Type:
 
 def _underlying(kind: Type) -> Type:
     return kind.get_declaration().underlying_typedef_type
-
-
-def _parts(kind: Type, faulty: Faulty) -> tuple[str, int] | None:
-    """Return the NumPy type and count of the numbers that a type is made of, None where they are of several types."""
-    if kind.kind == TypeKind.CONSTANTARRAY:
-        one = _parts(kind.element_type, faulty)
-        return one and (one[0], one[1] * kind.element_count)
-    if kind.kind == TypeKind.ENUM:
-        kind = kind.get_declaration().enum_type.get_canonical()
-    name = bare(kind)
-    if dtype := numpy_type(name):
-        return dtype, 1
-    if kind.kind != TypeKind.RECORD or name in _OPAQUE or kind.get_declaration().kind == CursorKind.UNION_DECL:
-        return None
-    members = [_parts(field.type.get_canonical(), faulty) for field in kind.get_fields()]
-    dtypes, count = {one[0] if one else "" for one in members}, sum(one[1] if one else 0 for one in members)
-    dtype = next(iter(dtypes), "")
-    uniform = len(dtypes) == 1 and dtype and count * BYTES[dtype] == kind.get_size()
-    return (dtype, count) if uniform and not faulty(kind.get_declaration()) else None

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cudabench.source.brackets import closing, listed
 from cudabench.source.declared import Found
 from cudabench.source.parameters import says_restrict
-from cudabench.source.words import DIRECTIVE, blank, macros_of, split, without_remarks, words_of
+from cudabench.source.words import DIRECTIVE, blank, macros_of, without_remarks, words_of
 
 ROUNDS = 4  # a name may hide another
 MOST = 100  # names
@@ -20,8 +21,6 @@ _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
 )
-_NOT_A_TYPE = re.compile(r"template argument for template type parameter must be a type")
-_NOT_A_VALUE = re.compile(r"template argument for non-type template parameter must be an expression")
 _HEADERS = {
     **dict.fromkeys(("half", "half2", "__half", "__half2", "nv_half"), "cuda_fp16.h"),
     **dict.fromkeys(("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162"), "cuda_bf16.h"),
@@ -98,9 +97,6 @@ class Missing:
     # Types -----------------------------------------------------------------------------------------------------------
 
     def _learn(self, text: str, at: int, said: str) -> None:
-        if _NOT_A_TYPE.search(said) or _NOT_A_VALUE.search(said):
-            self._flip(text, at, value=bool(_NOT_A_TYPE.search(said)))
-            return
         if not _UNKNOWN.search(said):
             return
         chain, template, end = _chain(text, at)
@@ -126,27 +122,19 @@ class Missing:
             inside = known.inner
         one = inside.setdefault(chain[-1], _Type())
         if template and not one.scope:
-            parts = split(words_of(text[end[1] + 1 : _closing(text, end[1])]), ",")
-            values = [bool(re.match(r"[\d'-]|true$|false$|sizeof$", "".join(part[:1]))) for part in parts]
+            values = [
+                _is_value(part, text)
+                for part in listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
+            ]
             have = one.values or []
             one.values = [*have, *values[len(have) :]]
 
-    def _flip(self, text: str, at: int, *, value: bool) -> None:
-        """Learn what a template takes at a place: a type or a value."""
-        depth = commas = 0
-        for place in range(at - 1, max(at - 2000, -1), -1):
-            depth += (text[place] in ")]>}") - (text[place] in "([<{")
-            if text[place] == "," and depth == 0:
-                commas += 1
-            if depth < 0:
-                chain, _, _ = _chain(text, place - 1)
-                inside, one = self.types, None
-                for name in chain:
-                    one = inside.get(name)
-                    inside = one.inner if one else {}
-                if one is not None and one.values and commas < len(one.values):
-                    one.values[commas] = value
-                return
+
+def _is_value(part: str, text: str) -> bool:
+    """Tell whether what a template is given is a value: a literal, or a name that a text declares as a number."""
+    word = re.escape(part)
+    number = rf"\b(?:int|unsigned|bool|long|auto|\w+_t)\s+{word}\b|#\s*define\s+{word}\s+[\d(]"
+    return bool(re.match(r"[\d'-]|(?:true|false|sizeof)\b", part) or re.search(number, text))
 
 
 def _is_declared(name: str, text: str) -> bool:
@@ -180,16 +168,6 @@ def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
     end = found.end()
     behind = re.compile(r"\s*<(?![<=])").match(text, end)
     return re.split(r"\s*::\s*", found[0]), behind is not None, (start, behind.end() - 1 if behind else end)
-
-
-def _closing(text: str, at: int) -> int:
-    """Return where the `<` at a place is closed."""
-    depth = 0
-    for place in range(at, min(len(text), at + 2000)):
-        depth += (text[place] in "(<[") - (text[place] in ")>]")
-        if depth == 0:
-            return place
-    return at
 
 
 def _heads(text: str) -> Iterator[tuple[int, str]]:

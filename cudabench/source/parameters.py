@@ -8,9 +8,10 @@ from itertools import repeat
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
+from cudabench.source.brackets import split
 from cudabench.source.cursors import Text, span
 from cudabench.source.records import Parameter, TemplateParameter
-from cudabench.source.words import closing_bracket, spell, split, words_of
+from cudabench.source.words import closing_bracket, respelled, spell, without_remarks, words_of
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
 _FUNCTIONS = (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO)
@@ -22,7 +23,7 @@ DEPENDENT = "type-parameter-"
 def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Parameter:
     """Return a parameter of a function; `macros` are the words of the text that are not what they seem."""
     place = span(cursor)
-    written = _words(text.slice(place.start, place.end)) if place.file == text.path else []
+    written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []
     faulty = bool(text.faults_in(place.start, place.end))
     found = parameter_from(cursor.spelling, cursor.type)
     restrict = found.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
@@ -83,7 +84,7 @@ def plain(kind: Type) -> str:
 
 def _words(written: str) -> list[str]:
     """Return the words of a parameter without its default, attributes and what says where it is kept."""
-    words = split(words_of(written), "=")[0] if written else []
+    words = words_of(split(written, "=", angles=True)[0])
     found: list[str] = []
     at = 0
     while at < len(words):
@@ -138,8 +139,9 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         if child.kind not in kinds:
             continue
         place = span(child)
-        words = words_of(text.slice(place.start, place.end)) if place.file == text.path else []
-        head, *default = split(words, "=")
+        written = text.slice(place.start, place.end) if place.file == text.path else ""
+        whole, *default = split(without_remarks(written), "=", angles=True)
+        head = words_of(whole)
         name = child.spelling
         if name and head[-1:] == [name]:
             head = head[:-1]
@@ -147,5 +149,5 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         kind = ["typename" if word == "class" else word for word in head if word not in ("const", ".")]
         if child.kind == CursorKind.TEMPLATE_NON_TYPE_PARAMETER and not kind:
             kind = [bare(child.type)]
-        found.append(TemplateParameter(name, spell(kind) + dots, spell(default[0]) if default else ""))
+        found.append(TemplateParameter(name, spell(kind) + dots, respelled(default[0]) if default else ""))
     return tuple(found)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cudabench.source.types import numpy_type, vector_type
+from cudabench.source.types import BYTES, numpy_type, vector_type
 
 VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
 
@@ -129,6 +129,13 @@ def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
     return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)
 
 
+def uniform(layout: Layout) -> tuple[str, int] | None:
+    """Return the NumPy type and count of the numbers that a value is made of; None for several types, and for gaps."""
+    kinds, nbytes = numbers_in(layout)
+    (kind,) = kinds if len(kinds) == 1 else ("",)
+    return (kind, nbytes // BYTES[kind]) if kind in BYTES and nbytes == layout.size else None
+
+
 @dataclass(frozen=True)
 class Constant:
     """A `__constant__` variable: its type without the extents, these as numbers, whether it starts as something."""
@@ -177,17 +184,16 @@ class Task:
 class SourceFile:
     """A `.cu` file: its text, its kernels in order, and what it declares.
 
-    `aliases` maps a name to what a typedef, a using or an object-like macro of the file makes of it. `types` has those
-    of its headers and of -D, too, and the names of structs ('struct P') and enumerations (of their numbers). `layouts`
-    are those of its structs by name. `references` are the file's texture and surface references with their type,
-    `numbers` what its macros and whole constants stand for. `large` are functions and classes that the compiler may not
-    make part of their callers; `private` says that there are variables of the device that no other file knows.
+    `types` maps a name to what a typedef, a using or a macro of the file, its headers or -D makes of it, and has the
+    names of structs ('struct P') and enumerations (of their numbers). `layouts` are those of its structs by name.
+    `references` are the file's texture and surface references with their type, `numbers` what its macros and whole
+    constants stand for. `large` are functions and classes that the compiler may not make part of their callers;
+    `private` says that there are variables of the device that no other file knows.
     """
 
     path: str
     text: str
     kernels: tuple[Kernel, ...]
-    aliases: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     constants: tuple[Constant, ...] = ()

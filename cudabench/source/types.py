@@ -50,7 +50,7 @@ _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double|half|__hal
 def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | None:
     """Return the NumPy name of a C type ('unsigned char' -> 'uint8'), None where NumPy has none.
 
-    `aliases` are the names that a file (`SourceFile.aliases`) or the command line defines; they win over the built-in.
+    `aliases` are the names that a file (`SourceFile.types`) or the command line defines; they win over the built-in.
     """
     words = canonical(ctype, aliases)
     return _DTYPES.get(words)

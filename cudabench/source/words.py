@@ -1,9 +1,11 @@
-"""The words of a C++ text: cut, put together, split."""
+"""The words of a C++ text: cut, put together."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+
+from cudabench.source.brackets import listed
 
 _LEXEME = re.compile(
     r"""
@@ -82,21 +84,9 @@ def respelled(text: str) -> str:
     return spell(words_of(text))
 
 
-def split(words: Sequence[str], separator: str) -> list[list[str]]:
-    """Split at separators outside all brackets, angle ones included; a shift opens none."""
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for index, word in enumerate(words):
-        shift = word == "<" and "<" in (*words[max(index - 1, 0) : index], *words[index + 1 : index + 2])
-        if word in ("(", "[", "{", "<") and not shift:
-            depth += 1
-        elif word in (")", "]", "}", ">") and depth > 0:
-            depth -= 1
-        if word == separator and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return parts
+def listed_words(text: str) -> list[str]:
+    """Return the parts between commas, each in the spelling of `spell`: what a template is given, types."""
+    return list(map(respelled, listed(without_remarks(text), angles=True)))
 
 
 def closing_bracket(words: Sequence[str], position: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cudabench.errors import UsageError
 from cudabench.source.records import Parameter
-from cudabench.source.words import spell, split, words_of
+from cudabench.source.words import listed_words
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array, Record
 
@@ -59,7 +59,7 @@ def accessor_of(parameter: Parameter) -> Accessor | None:
     match = _NAME.fullmatch(parameter.meaning or parameter.type)
     if match is None:
         return None
-    parts = [spell(part) for part in split(words_of(match[2]), ",")]
+    parts = listed_words(match[2])
     if len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
         return None
     narrow = match[1] == "32" or (not match[1] and parts[3:4] == ["int"])

@@ -157,19 +157,6 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
     return found
 
 
-def takes(parameter: Parameter, file: SourceFile) -> bool:
-    """Return whether some --arg can give a parameter, as far as its type tells; `file` declares structs."""
-    ctype = parameter.type
-    if parameter.pointer:
-        return not ctype.endswith("*") or of_pointers(parameter)
-    if ctype in textures.OBJECTS:
-        return True
-    if "(" in ctype:
-        return False
-    known = parameter.number or layout_of(ctype, file)
-    return bool(known or accessor_of(parameter)) or not _looks_like_struct(ctype, file)
-
-
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
@@ -240,7 +227,7 @@ class _Reader:
             wanted = explicit.strip()
         if wanted is None or wanted == "bfloat16" or np.dtype(wanted).kind == "c":
             vector = parameter.vector
-            if wanted or vector or _looks_like_struct(parameter.type, self.file):
+            if wanted or vector or _is_struct(parameter.type, self.file):
                 raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
             raise UsageError(
                 f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
@@ -335,32 +322,17 @@ class _Reader:
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if text in ("null", "nullptr"):
             return Null(one.name)
-        if text.startswith("@"):
-            rule = None
-            array = numbers_of(load(text[1:], where))
-            dtype, shape, init = array.dtype.newbyteorder("=").name, tuple(array.shape) or (1,), "file"
-            if dtype not in TYPES:
-                raise UsageError(f"{where} holds {array.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.")
-            if not array.size:
-                raise UsageError(f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element.")
-        else:
-            parts = array_parts(text)
-            if parts is None:
-                raise UsageError(
-                    f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
-                    f"'{one.name}={like(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
-                )
-            dtype, extents, how = parts
-            check_type(dtype, where)
-            shape = extents_of(extents, where, self.scalars)
-            rule = inits.read(how, dtype, shape, where, self.scalars)
-            init = rule.word
-            if init == "empty" and parameter.const:
-                raise UsageError(
-                    f"{where}: {one.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
-                    "random, zeros, ones or arange."
-                )
-        made = Array(one.name, dtype, shape, init, text[1:] if init == "file" else None, parameter.const, rule)
+        made = read_array(one.name, text, where, self.scalars, parameter.const)
+        if made is None:
+            raise UsageError(
+                f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
+                f"'{one.name}={like(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
+            )
+        if made.init == "empty" and parameter.const:
+            raise UsageError(
+                f"{where}: {one.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
+                "random, zeros, ones or arange."
+            )
         check_fit(made, parameter, kernel, where)
         return made
 
@@ -414,11 +386,16 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
-    """Return why no --arg can give a parameter, None where one can."""
-    said = textures.out_of_reach(parameter, file)
-    if said:
+    """Return why no --arg can give a parameter, as far as its type tells; None where one can."""
+    if said := textures.out_of_reach(parameter, file):
         return f"{kernel.signature} takes {said}"
-    return None if takes(parameter, file) else _by_value(parameter, kernel)
+    ctype = parameter.type
+    if parameter.pointer:
+        able = not ctype.endswith("*") or of_pointers(parameter)
+    else:
+        plain = ctype in textures.OBJECTS or parameter.number or accessor_of(parameter) or not _is_struct(ctype, file)
+        able = "(" not in ctype and bool(plain or layout_of(ctype, file))
+    return None if able else _by_value(parameter, kernel)
 
 
 def _by_value(parameter: Parameter, kernel: Kernel) -> str:
@@ -435,7 +412,7 @@ def _by_value(parameter: Parameter, kernel: Kernel) -> str:
     )
 
 
-def _looks_like_struct(ctype: str, file: SourceFile) -> bool:
+def _is_struct(ctype: str, file: SourceFile) -> bool:
     meant = file.types.get(ctype, ctype)
     return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
 
@@ -487,6 +464,29 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
     if end is None or (rest and not rest.startswith(":")):
         return None
     return head[1], text[head.end() : end], rest[1:].strip()
+
+
+def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
+    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes, None for any other text.
+
+    Raises UsageError for a type that no kernel takes, an empty file, and for a shape or start that cannot be.
+    """
+    if text.startswith("@"):
+        held = numbers_of(load(text[1:], where))
+        dtype, shape = held.dtype.newbyteorder("=").name, tuple(held.shape) or (1,)
+        if dtype not in TYPES:
+            raise UsageError(f"{where} holds {held.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.")
+        if not held.size:
+            raise UsageError(f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element.")
+        return Array(name, dtype, shape, "file", text[1:], const)
+    parts = array_parts(text)
+    if parts is None:
+        return None
+    dtype, extents, how = parts
+    check_type(dtype, where)
+    shape = extents_of(extents, where, scalars)
+    rule = inits.read(how, dtype, shape, where, scalars)
+    return Array(name, dtype, shape, rule.word, None, const, rule)
 
 
 def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:

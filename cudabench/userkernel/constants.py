@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.source.records import Constant, Kernel, SourceFile, numbers_in
-from cudabench.source.types import BYTES, numpy_type, vector_type
+from cudabench.source.records import Constant, Kernel, SourceFile, uniform
+from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, inits
-from cudabench.userkernel.values import Array, load, numbers_of
+from cudabench.userkernel.values import Array
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
 
@@ -38,24 +38,20 @@ def _one(
     name: str, text: str, constant: Constant, where: str, numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Array:  # fmt: skip
-    if text.startswith("@"):
-        array = numbers_of(load(text[1:], where))
-        return Array(name, array.dtype.name, tuple(array.shape) or (1,), "file", text[1:], True)
     ctype, extents = constant.type, "".join(f"[{extent}]" for extent in constant.extents)
     wanted = numpy_type(ctype, file.types)
     vector = vector_type(ctype, file.types)
     element = wanted or (vector[0] if vector else None)
-    parts = arguments.array_parts(text)
-    if parts:
-        dtype, shape_text, how = parts
-        arguments.check_type(dtype, where)
-        if element not in (None, dtype) and ctype not in ("__nv_bfloat16", "nv_bfloat16"):
-            raise UsageError(f"{where}: {name} is {ctype}{extents} in {file.path}: give {element}[...], not {dtype}.")
-        shape = arguments.extents_of(shape_text, where, numbers)
-        rule = inits.read(how, dtype, shape, where, numbers)
-        if rule.word == "empty":
+    array = arguments.read_array(name, text, where, numbers, const=True)
+    if array is not None:
+        bits = ctype in ("__nv_bfloat16", "nv_bfloat16")
+        if array.path is None and element not in (None, array.dtype) and not bits:
+            raise UsageError(
+                f"{where}: {name} is {ctype}{extents} in {file.path}: give {element}[...], not {array.dtype}."
+            )
+        if array.init == "empty":
             raise UsageError(f"{where}: a constant that starts empty is poison: use random, zeros, ones or a value.")
-        return Array(name, dtype, shape, rule.word, None, True, rule)
+        return array
     if extents or wanted is None:
         size = f"uint8[{constant.layout.size}]" if constant.layout else "uint8[BYTES]"
         like = f"{element}[{','.join(map(str, constant.extents)) or 'N'}]" if element else size
@@ -75,11 +71,8 @@ def like(constant: Constant, file: SourceFile) -> str:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
     layout, many = constant.layout, vector[1] if vector else 0
     kind, size = dtype or (vector[0] if vector else ""), layout.size if layout else "BYTES"
-    if layout and not kind:
-        kinds, nbytes = numbers_in(layout)
-        if len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
-            (kind,) = kinds
-            many = nbytes // BYTES[kind]
+    if layout and not kind and (parts := uniform(layout)):
+        kind, many = parts
     shape = ",".join(map(str, (*constant.extents, *([many] * bool(many) if kind else [size]))))
     return f"{kind}[{shape}]:random" if kind else f"uint8[{shape}]:zeros"
 

@@ -20,15 +20,12 @@ from cudabench.errors import did_you_mean
 from cudabench.userkernel import limited
 from cudabench.userkernel.evaluation import bind
 from cudabench.userkernel.vocabulary import (
-    BINARY,
-    COMPARE,
     FUNCTIONS,
     KEYWORDS,
     NUMPY,
     NUMPY_CONSTANTS,
     NUMPY_KEYWORDS,
     TYPES,
-    UNARY,
     UNLISTED,
     ExpressionError,
     alias,
@@ -154,9 +151,8 @@ class _Checker:
             self.operation(node, depth)
 
     def constant(self, node: ast.Constant) -> None:
-        if not isinstance(node.value, (int, float, complex)) and node.value is not Ellipsis:
-            if node.value is None and self.arrays:
-                return  # a new axis in an index
+        axis = node.value is None and self.arrays  # a new one in an index
+        if not (isinstance(node.value, (int, float, complex)) or axis):
             raise self.refuse(f"{node.value!r} is not a number")
         if isinstance(node.value, int):
             bounded(node.value, self.refuse)
@@ -214,31 +210,18 @@ class _Checker:
             self.check(argument, depth + 1)
 
     def operation(self, node: ast.AST, depth: int) -> None:
-        parts: list[ast.AST] = []
-        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
-            parts = [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
-            parts = [node.operand]
-        elif isinstance(node, ast.Compare) and all(type(op) in COMPARE for op in node.ops):
-            parts = [node.left, *node.comparators]
-        elif isinstance(node, ast.BoolOp):
-            parts = list(node.values)
-        elif isinstance(node, ast.IfExp):
-            parts = [node.test, node.body, node.orelse]
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            if len(node.elts) > MAX_ITEMS:
-                raise self.refuse(f"a list may have {MAX_ITEMS} items")
-            parts = list(node.elts)
-        elif isinstance(node, ast.Subscript) and self.arrays:
-            parts = [node.value, node.slice]
-        elif isinstance(node, ast.Slice) and self.arrays:
-            parts = [part for part in (node.lower, node.upper, node.step) if part is not None]
-        else:
+        allowed = isinstance(node, (*_OPERATIONS, *(ast.Subscript, ast.Slice) * self.arrays))
+        if not allowed or (isinstance(node, ast.Compare) and not all(isinstance(op, _COMPARE) for op in node.ops)):
             raise self.refuse(_NAMES.get(type(node), f"{type(node).__name__.lower()} is not allowed"))
-        for part in parts:
-            self.check(part, depth + 1)
+        if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) > MAX_ITEMS:
+            raise self.refuse(f"a list may have {MAX_ITEMS} items")
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.expr):
+                self.check(part, depth + 1)
 
 
+_OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Tuple, ast.List)
+_COMPARE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SCALARS = "only arithmetic over the scalars is possible here, with " + ", ".join(FUNCTIONS)
 _METHODS = {
     "astype": "write np.float32(x) for a type",

@@ -43,6 +43,10 @@ class Init:
         if dtype == "bfloat16":
             return to_bfloat16(self.make(shape, "float32", rng, where))
         kind = np.dtype(dtype)
+        if kind.kind == "c" and self.word in ("random", "uniform", "normal"):
+            both, half = np.empty(shape, kind), f"float{4 * kind.itemsize}"
+            both.real, both.imag = self.make(shape, half, rng, where), self.make(shape, half, rng, where)
+            return both
         if self.word == "arange":
             return np.arange(math.prod(shape)).astype(kind).reshape(shape)
         if self.word == "linspace":
@@ -61,11 +65,6 @@ class Init:
             return np.full(shape, self.numbers[0] if value is None else value, kind)
 
     def _drawn(self, shape: tuple[int, ...], kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
-        if kind.kind == "c":
-            half = np.dtype(f"f{kind.itemsize // 2}")
-            made = np.empty(shape, kind)
-            made.real, made.imag = self._drawn(shape, half, rng), self._drawn(shape, half, rng)
-            return made
         made = np.empty(math.prod(shape), kind)
         a, b = self.numbers
         for start in range(0, made.size, CHUNK):
@@ -96,9 +95,6 @@ class Init:
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
     """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
-    if kind.kind == "c":
-        half = np.dtype(f"f{kind.itemsize // 2}")
-        return (_random(rng, shape, half) + 1j * _random(rng, shape, half)).astype(kind, copy=False)
     if kind.kind == "f":
         draw = np.float64 if kind.itemsize == 8 else np.float32
         numbers = rng.random(shape, dtype=draw)

@@ -297,11 +297,15 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
+    words = words_of(kernel.text)
+    if any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words))):
+        return False  # it may launch kernels itself, which is refused
     try:
         check_no_reference(file, kernel)
+        arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return not _launches_kernels(kernel) and all(arguments.takes(parameter, file) for parameter in kernel.parameters)
+    return True
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
@@ -312,31 +316,25 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        try:
-            line: str | NoLine = str(Example(request, file, own[0], command))
-        except NoLine as none:
-            line = none
-        raise UsageError(_with_line(str(error), line)) from None
+        raise UsageError(_with_line(str(error), _line(request, file, own[0], command))) from None
 
 
 def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
     """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
     file, has none."""
-    why: NoLine | None = None
-    first = ""
+    lines: list[str | NoLine] = []
     for kernel in chain(kernels, file.kernels[:1]):
-        try:
-            line = str(Example(request, file, kernel, command))
-        except NoLine as error:
-            why = why or error
-            continue
-        if arguments.GAP not in line:
-            return line
-        first = first or line
-    if first:
-        return first
-    assert why is not None
-    return why
+        lines.append(_line(request, file, kernel, command))
+        if isinstance(lines[-1], str) and arguments.GAP not in lines[-1]:
+            return lines[-1]
+    return next((line for line in lines if isinstance(line, str)), lines[0])
+
+
+def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> str | NoLine:
+    try:
+        return str(Example(request, file, kernel, command))
+    except NoLine as why:
+        return why
 
 
 def _with_line(said: str, example: str | NoLine) -> str:
@@ -347,9 +345,3 @@ def _with_line(said: str, example: str | NoLine) -> str:
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
     return f"{said}{named}; {arguments.led('as in', example)}"
-
-
-def _launches_kernels(kernel: Kernel) -> bool:
-    """Return whether a kernel may launch kernels itself, which is refused where it does."""
-    words = words_of(kernel.text)
-    return any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words)))

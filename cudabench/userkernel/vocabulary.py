@@ -56,8 +56,6 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitXor: operator.xor,
     ast.MatMult: operator.matmul,
 }
-UNARY = (ast.UAdd, ast.USub, ast.Invert, ast.Not)
-COMPARE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def _rounded(number: Any, digits: int = 0) -> Any:
