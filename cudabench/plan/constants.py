@@ -12,10 +12,13 @@ here: integers, `sizeof(T)`, casts, other constants, macros with parameters, com
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from cudabench.source.words import macros_of, without_remarks
 
 
 @dataclass(frozen=True)
@@ -31,23 +34,20 @@ class NotANumber(ValueError):
     """Raised for a text that is not a constant whole number."""
 
 
+_GUARDED = re.compile(
+    r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[ \t]*\n[ \t]*#[ \t]*define[ \t]+\1\b.*\n[ \t]*#[ \t]*endif\b", re.M
+)
+
+
 @lru_cache(maxsize=32)
 def read(text: str) -> Mapping[str, Macro]:
     """Return the macros of a source text by name; of several definitions of one name the first."""
+    plain = without_remarks(text)
+    guarded = set(_GUARDED.findall(plain))
     found: dict[str, Macro] = {}
-    lines = re.sub(r"/\*.*?\*/", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL).split("\n")
-    guard = ""  # the name that the line before asked for
-    for number, line in enumerate(lines):
-        code = line.partition("//")[0].rstrip()
-        if match := re.fullmatch(r"\s*#\s*define\s+(\w+)(\(([\w\s,]*)\))?(?:\s+(.*))?", code):
-            name, brackets, parameters, body = match.groups()
-            following = lines[number + 1] if number + 1 < len(lines) else ""
-            if not (body or "").endswith("\\"):  # over several lines stands code
-                names = tuple(p.strip() for p in parameters.split(",")) if brackets else None
-                guarded = guard == name and bool(re.match(r"\s*#\s*endif\b", following))
-                found.setdefault(name, Macro(body or "1", names, guarded))
-        match = re.match(r"\s*#\s*ifndef\s+(\w+)\s*$", code)
-        guard = match[1] if match else ""
+    for name, parameters, body in macros_of(plain):
+        names = tuple(part.strip() for part in parameters[1:-1].split(",")) if parameters else None
+        found.setdefault(name, Macro(body or "1", names, name in guarded))
     return found
 
 
@@ -118,19 +118,6 @@ _TOKEN = re.compile(
     r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])|(\w+)|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
 _TYPE_WORDS = frozenset(["int", "unsigned", "signed", "long", "short", "char", "size_t", "const", "bool"])
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", ">", "<=", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-_BINDS = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 Lookup = Callable[[str, Sequence[int] | None], int]  # the value of a name, or of a macro with arguments
 Value = Callable[[Lookup], int]
 
@@ -191,11 +178,11 @@ class _Parser:
         no = self._conditional()
         return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
-    def _binary(self, level: int) -> Value:
-        """Return the value of operators that bind at least as closely as those of a level."""
+    def _binary(self, least: int) -> Value:
+        """Return the value of operators that bind at least as closely as given."""
         left = self._unary()
-        while (binds := _BINDS.get(self._peek(), -1)) >= level:
-            left = _joined(self._take(), left, self._binary(binds + 1))
+        while (found := _OPERATORS.get(self._peek())) and found[0] >= least:
+            left = _joined(self._take(), left, self._binary(found[0] + 1))
         return left
 
     def _unary(self) -> Value:
@@ -251,38 +238,40 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-    "&": lambda a, b: a & b,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    ">": lambda a, b: int(a > b),
-    "<=": lambda a, b: int(a <= b),
-    ">=": lambda a, b: int(a >= b),
-    "<<": lambda a, b: a << min(b, 64),
-    ">>": lambda a, b: a >> min(b, 64),
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": _quotient,
-    "%": lambda a, b: a - _quotient(a, b) * b,
+# How closely each binds, and its value; those of || and && are in `_joined`.
+_OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
+    "||": (0, operator.or_),
+    "&&": (1, operator.and_),
+    "|": (2, operator.or_),
+    "^": (3, operator.xor),
+    "&": (4, operator.and_),
+    "==": (5, operator.eq),
+    "!=": (5, operator.ne),
+    "<": (6, operator.lt),
+    ">": (6, operator.gt),
+    "<=": (6, operator.le),
+    ">=": (6, operator.ge),
+    "<<": (7, lambda a, b: a << min(b, 64)),
+    ">>": (7, operator.rshift),
+    "+": (8, operator.add),
+    "-": (8, operator.sub),
+    "*": (9, operator.mul),
+    "/": (9, _quotient),
+    "%": (9, lambda a, b: a - _quotient(a, b) * b),
 }
 
 
-def _joined(operator: str, left: Value, right: Value) -> Value:
-    """Return an operation on two values."""
-    if operator == "&&":
+def _joined(sign: str, left: Value, right: Value) -> Value:
+    """Return an operation on two values; macros that square each other would fill the memory."""
+    if sign == "&&":
         return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
-    if operator == "||":
+    if sign == "||":
         return lambda lookup: int(bool(left(lookup)) or bool(right(lookup)))
-    function = _FUNCTIONS[operator]
-    return lambda lookup: _bounded(function(left(lookup), right(lookup)))
 
+    def value(lookup: Lookup) -> int:
+        found = int(_OPERATORS[sign][1](left(lookup), right(lookup)))
+        if abs(found) >> 128:
+            raise OverflowError("a number in it has over 128 bits")
+        return found
 
-def _bounded(value: int) -> int:
-    """Return a number of C; macros that square each other would fill the memory."""
-    if abs(value) >> 128:
-        raise OverflowError("a number in it has over 128 bits")
     return value

@@ -54,13 +54,23 @@ def within(label: str, function: Callable[[], Any], limit: int) -> Any:
 
     Raises ExpressionError, which begins with `label`, where that is not enough, and what the function raises.
     """
+
+    def too_large(why: str = "") -> ExpressionError:
+        return ExpressionError(
+            f"{label} does not fit the memory, {limit / 1e9:.1f} GB{why}: write it with less, or give smaller arrays."
+        )
+
+    def compute() -> Any:
+        try:
+            return function()
+        except MemoryError as error:  # NumPy says how large an array would be
+            raise too_large(f" ({error})" * bool(str(error))) from None
+
     try:
-        return confined.call(function, seconds=EXPRESSION_S, memory=limit)
+        return confined.call(compute, seconds=EXPRESSION_S, memory=limit)
     except confined.TooLong:
         raise ExpressionError(
             f"{label} took over {EXPRESSION_S:g} s and was stopped: write it with less work, or give smaller arrays."
         ) from None
     except confined.TooMuch:
-        raise ExpressionError(
-            f"{label} does not fit the memory, {limit / 1e9:.1f} GB: write it with less, or give smaller arrays."
-        ) from None
+        raise too_large() from None

@@ -171,42 +171,31 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
     file to a texture or surface."""
     used = sorted(kernel.names & file.references.keys())
-    surfaces = [name for name in used if file.references[name].startswith("surface")]
-    if surfaces:
-        raise _surface_references(surfaces, file, kernel)
-    read = [name for name in used if name not in surfaces]
-    if not read:
+    if not used:
         return
-    fetches, given = [], []
-    for name in read:
+    kind, ctype, verb, fetches = "texture", TYPE, "reads", []
+    said = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    repair = "leave the calls of surf2Dread and the like as they are"
+    if surfaces := [name for name in used if file.references[name].startswith("surface")]:
+        kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
+    several, them = len(used) > 1, "them" if len(used) > 1 else "it"
+    for name in used if not surfaces else ():
         # The parser leaves out what is so by default: one dimension.
-        ctype, kind, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
-        sides = int(kind[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
-        fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
-        if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
-            fetch = f"tex1Dfetch<{ctype}>({name}, i)"
-        fetches.append(fetch)
-        given.append(f"--arg '{name}={_example('texture', ctype, file.types)}'")
-    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
-    kind, them, added = "texture reference", "it", "a parameter"
-    if len(read) > 1:
-        kind, them, added = "texture references", "them", "parameters"
+        said[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
+        sides = int(dimensions[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
+        linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
+        call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
+        fetches.append(f"{call}<{said[name]}>({name}, {places})")
+        repair = f"read {them} as {', '.join(fetches)}"
+    given = []
+    for name in used:
+        found = _texel(said.get(name, ""), file.types)
+        given.append(f"--arg '{name}={kind}({_written(found[0], '...', found[1], 'random') if found else '...'})'")
+    names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
-        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
-        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
-        f"{' '.join(given)}."
-    )
-
-
-def _surface_references(used: list[str], file: SourceFile, kernel: Kernel) -> CudabenchError:
-    names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{SURFACE_TYPE} {name}" for name in used)
-    types = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
-    given = " ".join(f"--arg '{name}={_example('surface', types.get(name, ''), file.types)}'" for name in used)
-    one = len(used) == 1
-    return CudabenchError(
-        f"{kernel.signature} uses the surface {'reference' if one else 'references'} {names}, which CUDA 12 took out "
-        f"of the language: add {'a parameter' if one else 'parameters'} '{parameters}', also to a function that uses "
-        f"{'it' if one else 'them'}, leave the calls of surf2Dread and the like as they are, and give {given}."
+        f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 took out of the "
+        f"language: add {'parameters' if several else 'a parameter'} '{parameters}', also to a function that {verb} "
+        f"{them}, {repair}, and give {' '.join(given)}."
     )
 
 
@@ -230,12 +219,6 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
         return None
     return dtype, channels
-
-
-def _example(kind: str, ctype: str, types: Mapping[str, str]) -> str:
-    """Return a texture or surface of texels of a C type as --arg writes it, with gaps for what is not known of it."""
-    found = _texel(ctype, types)
-    return f"{kind}({_written(found[0], '...', found[1], 'random') if found else '...'})"
 
 
 def _written(dtype: str, extents: str, channels: int, start: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,36 +67,32 @@ class Space:
 
     def at(self, values: Values) -> UserRequest:
         """Return what a combination asks for."""
-        by_kind = {kind: {axis.name for axis in self.axes if axis.kind == kind} for kind in
-                   ("define", "parameter", "argument", "block", "kernel")}  # fmt: skip
-        texts = {name: values[name] for name in by_kind["parameter"]}
+        kinds = {axis.name: axis.kind for axis in self.axes}
+
+        def of(kind: str) -> dict[str, str]:
+            return {name: text for name, text in values.items() if kinds[name] == kind}
+
+        texts, blocks = of("parameter"), of("block")
 
         def put(text: str) -> str:
             return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
 
         block = self.request.block
-        if by_kind["block"]:
-            parts = split(block) if block else [""] * len(by_kind["block"])
-            block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
-        fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
+        if blocks:
+            parts = split(block) if block else [""] * len(blocks)
+            block = ",".join(blocks.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
         taken = {*self.request.defines, *values, *self.request.given()}
-        fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal() and name not in taken}
-        varied = {name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])}
-        numbers = plan.numeric({**fixed, **varied})
-        kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
-        changed: dict[str, Any] = {
-            name: put(text) for name in LAUNCH if (text := getattr(self.request, name)) is not None
-        }
-        changed |= {name: tuple(put(text) for text in getattr(self.request, name)) for name in LISTS}
-        given = self.request.with_values({name: values[name] for name in by_kind["argument"]})
-        changed["arguments"] = tuple(put(text) for text in given.arguments)
-        changed["block"] = put(block) if block is not None else None
+        sides = zip(BLOCK_NAMES, (block or "").split(","), strict=False)
+        fixed = {name: text.strip() for name, text in sides if text.strip().isdecimal() and name not in taken}
+        request = replace(self.request.with_values(of("argument")), block=block)
+        changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
+        changed |= {name: tuple(map(put, getattr(request, name))) for name in LISTS}
         return replace(
-            self.request,
+            request,
             **changed,
-            kernels=tuple(put(kernel) for kernel in kernels),
-            defines={name: put(values.get(name, text)) for name, text in self.request.defines.items()},
-            numbers={**self.request.numbers, **numbers},
+            kernels=tuple(map(put, of("kernel").values() or request.kernels)),
+            defines={name: put(values.get(name, text)) for name, text in request.defines.items()},
+            numbers={**request.numbers, **plan.numeric({**fixed, **texts, **blocks})},
         )
 
     def point(self, values: Values) -> Point:
@@ -266,7 +263,4 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
 def too_large(values: Mapping[str, str]) -> bool:
     """Tell whether ranges of a block make one that no device launches: such pairs are no points of the sweep."""
     extents = [int(values[name]) for name in BLOCK_NAMES if name in values]
-    threads = 1
-    for extent in extents:
-        threads *= extent
-    return threads > MAX_THREADS_PER_BLOCK
+    return math.prod(extents) > MAX_THREADS_PER_BLOCK
