@@ -251,7 +251,7 @@ BOMBS = [
     "np.diag(np.arange(10**5))",
     "np.take(x, np.zeros(10**5, np.int32), 0)",
     "x[np.zeros(10**5, np.int32)]",
-    "np.convolve(np.ones(10**5), np.ones(10**5))",
+    "np.convolve(np.ones(10**6), np.ones(10**6))",
     "[0] * 10**9",
     "(1, 2) * 10**9",
     "[" + "1," * 100 + "]",

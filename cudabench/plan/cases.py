@@ -17,7 +17,7 @@ from cudabench.plan import chapters, constants
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.records.launch import Dim, Launch, Source, Unit, dim3, dim_text
-from cudabench.records.planned import LIBRARIES, Buffer, Case, Geometry, Kernel, Operation, Peer, Problem
+from cudabench.records.planned import LIBRARIES, Buffer, Case, Geometry, Kernel, Operation, Problem
 from cudabench.source import records
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels
@@ -104,13 +104,12 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
             types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
             raise UsageError(f"--peer {name} has no {problem.dtype} form of {operation.name}: it takes {types}.")
         wanted |= {peer.name for peer in able}
-    return [_peer(operation, problem, peer) for peer in operation.peers if peer.name in wanted]
-
-
-def _peer(operation: Operation, problem: Problem, peer: Peer) -> Case:
-    case = _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], ""))
-    expects = peer.name if peer.expected or peer.tolerance else ""
-    return replace(case, expects=expects, skip_reason=peer.refuses(problem), peer=peer.name)
+    cases = []
+    for peer in (peer for peer in operation.peers if peer.name in wanted):
+        case = _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], ""))
+        expects = peer.name if peer.expected or peer.tolerance else ""
+        cases.append(replace(case, expects=expects, skip_reason=peer.refuses(problem), peer=peer.name))
+    return cases
 
 
 def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
@@ -149,11 +148,9 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """
     wanted: dict[Compilation, set[str]] = {}
     for case in cases:
-        functions: dict[int, set[str]] = {}  # a case has thousands of launches and a unit or two
-        for launch in case.launches:
-            functions.setdefault(id(launch.unit), set()).add(launch.function)
-        for unit in {id(launch.unit): launch.unit for launch in case.launches}.values():
-            wanted.setdefault(_compiled_as(case, unit), set()).update(functions[id(unit)])
+        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # of thousands
+        for launch in distinct.values():
+            wanted.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
 
     def reduced(case: Case, unit: Unit | None) -> Source:
         key = _compiled_as(case, unit)
@@ -430,8 +427,8 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     check_grid(grid, "" if request.grid else " A larger --block needs fewer blocks.")
     if not kernel.any_grid and any(have < need for have, need in zip(grid, needed, strict=True)):
         raise UsageError(
-            f"--grid {dim_text(grid)} cannot cover {_size_text(problem)} with {kernel.name} and a block of "
-            f"{dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to get that."
+            f"--grid {dim_text(grid)} cannot cover {' x '.join(map(str, problem.size.values()))} with {kernel.name} "
+            f"and a block of {dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to get that."
         )
     if kernel.launches is None:
         arguments, shared = operation.arguments(problem), kernel.shared_bytes(asked)
@@ -571,10 +568,6 @@ def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
         expects=_expects(operation, kernel),
         architecture=kernel.architecture if one.text.builtin else "",
     )
-
-
-def _size_text(problem: Problem) -> str:
-    return " x ".join(str(value) for value in problem.size.values())
 
 
 def parse_defines(texts: Sequence[str]) -> dict[str, str]:

@@ -43,11 +43,12 @@ _GUARDED = re.compile(
 def read(text: str) -> Mapping[str, Macro]:
     """Return the macros of a source text by name; of several definitions of one name the first."""
     plain = without_remarks(text)
-    guarded = set(_GUARDED.findall(plain))
+    guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
     found: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(part.strip() for part in parameters[1:-1].split(",")) if parameters else None
-        found.setdefault(name, Macro(body or "1", names, name in guarded))
+        if name not in code:  # over several lines stands code
+            found.setdefault(name, Macro(body or "1", names, name in guarded))
     return found
 
 

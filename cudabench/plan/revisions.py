@@ -146,7 +146,7 @@ class _Tree:
             if path in found:
                 continue
             target = self.followed(path)
-            if target is None or _escapes(path):
+            if target is None or os.path.isabs(path) or ".." in PurePosixPath(path).parts:
                 continue
             found[path] = self.content(target)
             text = re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace"))
@@ -161,10 +161,6 @@ class _Tree:
                     if one in self.entries:
                         waiting.append(one)
         return found
-
-
-def _escapes(path: str) -> bool:
-    return os.path.isabs(path) or ".." in PurePosixPath(path).parts
 
 
 def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:

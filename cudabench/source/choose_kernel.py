@@ -22,7 +22,8 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """
     if not source.kernels:
         raise UsageError(f"{source.path} has no __global__ function with a body: give a file that defines a kernel.")
-    listed = ", ".join(dict.fromkeys(map(_called, source.kernels)))
+    called = (one.qualified_name + (types_listed(one.parameters) if one.overloaded else "") for one in source.kernels)
+    listed = ", ".join(dict.fromkeys(called))
     if name is None:
         if len(source.kernels) > 1:
             raise UsageError(f"{source.path} has {len(source.kernels)} kernels: choose one with --kernel: {listed}.")
@@ -67,11 +68,6 @@ def types_listed(parameters: Iterable[Parameter]) -> str:
     return f"({', '.join(parameter.ctype for parameter in parameters)})"
 
 
-def _called(kernel: Kernel) -> str:
-    """Return what a message calls a kernel: its name, and where others have it too the types of its parameters."""
-    return kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
-
-
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     """'ns::f<float, 32>(float*)' -> 'ns::f', 'float, 32', ('float*',)."""
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
@@ -79,14 +75,6 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
         return name.strip(), "", None
     plain = re.sub(r"\s+", "", match[1])
     return plain, match[2] or "", None if match[3] is None else tuple(listed_words(match[3][1:-1]))
-
-
-def _likely_argument(kind: str) -> str:
-    """Return what a template may be given for a parameter, or for one of a pack: a type, or a value of its type."""
-    kind = kind.rstrip(".")
-    if kind in ("typename", "class"):
-        return "float"
-    return "true" if kind == "bool" else "32"
 
 
 def template_arguments(kernel: Kernel) -> dict[str, str]:
@@ -103,7 +91,8 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
         return replace(kernel, expression=kernel.qualified_name + cast)
     example = ", ".join(
-        parameter.default or _likely_argument(parameter.type) for parameter in kernel.template_parameters
+        one.default or {"typename": "float", "class": "float", "bool": "true"}.get(one.type.rstrip("."), "32")
+        for one in kernel.template_parameters
     )
     if not arguments:
         raise UsageError(

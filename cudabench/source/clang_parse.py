@@ -170,7 +170,8 @@ def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
     from cudabench.source.declared import read_unit
 
     text, lacks = _asked(task), VIRTUAL + "missing.h"
-    words = [*_OPTIONS, f"-std={_standard(task)}", f"-isystem{HEADERS}"]
+    std = task.std or ("c++20" if re.search(r"\b(?:concept|requires)\b", task.text) else "c++17")
+    words = [*_OPTIONS, f"-std={std}", f"-isystem{HEADERS}"]
     words += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
     words += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
     words += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
@@ -194,12 +195,6 @@ def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[name] = Path(name).read_bytes().decode("utf-8", errors="surrogateescape")
     return found
-
-
-def _standard(task: Task) -> str:
-    if task.std:
-        return task.std
-    return "c++20" if re.search(r"\b(?:concept|requires)\b", task.text) else "c++17"
 
 
 def _asked(task: Task) -> str:

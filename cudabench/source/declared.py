@@ -121,16 +121,13 @@ class _Walk:
 
     def _scope(self, parent: Cursor, scope: _Scope) -> None:
         for cursor in parent.get_children():
-            if file_of(cursor) not in self.texts and cursor.kind not in (
-                CursorKind.LINKAGE_SPEC,
-                CursorKind.UNEXPOSED_DECL,
-            ):
+            if cursor.kind in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
+                self._linkage(cursor, scope)
+            elif file_of(cursor) not in self.texts:
                 continue
-            if cursor.kind == CursorKind.NAMESPACE:
+            elif cursor.kind == CursorKind.NAMESPACE:
                 name = "" if cursor.is_anonymous() else cursor.spelling
                 self._scope(cursor, replace(scope, names=(*scope.names, name)))
-            elif cursor.kind in (CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL):
-                self._linkage(cursor, scope)
             elif cursor.kind in (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE):
                 self._function(cursor, scope)
             elif cursor.kind in RECORDS:
@@ -344,19 +341,14 @@ class _Walk:
 
     def _variable(self, cursor: Cursor) -> None:
         kind = cursor.type
-        if bare(kind).startswith(("texture<", "surface<")) or bare(kind.get_canonical()).startswith(
-            ("texture<", "surface<")
-        ):
-            self.references[cursor.spelling] = bare(kind.get_canonical())
+        meant = bare(kind.get_canonical())
+        if meant.startswith(("texture<", "surface<")):
+            self.references[cursor.spelling] = meant
         if file_of(cursor) not in self.texts:
             return
         place = span(cursor)
         self.private |= cursors.is_private(cursor, self._plain(place))
-        if (
-            kind.is_const_qualified()
-            and numpy_type(bare(kind.get_canonical()))
-            and (value := cursors.whole(cursor)) is not None
-        ):
+        if kind.is_const_qualified() and numpy_type(meant) and (value := cursors.whole(cursor)) is not None:
             self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return
@@ -377,15 +369,13 @@ class _Walk:
         if not name.isdigit():
             return
         kind = cursor.underlying_typedef_type.get_canonical()
-        failed = self._faulty(cursor)
-        function = kind.get_pointee() if kind.kind == TypeKind.POINTER else None
-        if failed:
-            answer = Answer()
-        elif function is not None and function.kind == TypeKind.FUNCTIONPROTO:
-            answer = Answer(tuple(self._typed(parameter_from("", one), one) for one in function.argument_types()))
+        if self._faulty(cursor):
+            self.answers[int(name)] = Answer()
+        elif kind.get_pointee().kind == TypeKind.FUNCTIONPROTO:
+            types = kind.get_pointee().argument_types()
+            self.answers[int(name)] = Answer(tuple(self._typed(parameter_from("", one), one) for one in types))
         else:
-            answer = Answer(None, layout_of(kind, self._faulty))
-        self.answers[int(name)] = answer
+            self.answers[int(name)] = Answer(None, layout_of(kind, self._faulty))
 
 
 def _qualified(names: Iterable[str]) -> str:

@@ -79,7 +79,8 @@ def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
         kind = kind.element_type
     element = kind
     while element.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and bare(element) not in NAMED:
-        element = element.get_named_type() if element.kind == TypeKind.ELABORATED else _underlying(element)
+        named = element.kind == TypeKind.ELABORATED
+        element = element.get_named_type() if named else element.get_declaration().underlying_typedef_type
     while kind.get_canonical().kind == TypeKind.POINTER:
         kind = _inner(kind)
     layout = layout_of(kind.get_canonical(), faulty)
@@ -92,7 +93,3 @@ def _inner(kind: Type) -> Type:
     if sugared.kind != TypeKind.INVALID:
         return sugared
     return canonical.element_type if canonical.kind in ARRAYS else canonical.get_pointee()
-
-
-def _underlying(kind: Type) -> Type:
-    return kind.get_declaration().underlying_typedef_type

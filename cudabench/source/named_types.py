@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudabench.source import clang_parse
 from cudabench.source.records import Layout, Question, SourceFile
-from cudabench.source.types import BYTES, canonical, numpy_type, vector_type
+from cudabench.source.types import bytes_of, canonical, numpy_type, vector_type
 from cudabench.source.words import respelled
 
 _AXES = "xyzw"
@@ -21,7 +21,8 @@ def layout_of(ctype: str, file: SourceFile) -> Layout | None:
         return None
     aliases, dtype = file.types, numpy_type(ctype, file.types)
     if dtype and not dtype.startswith("complex"):
-        return Layout(ctype, BYTES[dtype], BYTES[dtype], dtype)
+        size = bytes_of(dtype)
+        return Layout(ctype, size, size, dtype)
     vector = vector_type(ctype, aliases)
     if canonical(ctype, aliases) == "dim3":
         vector = ("uint32", 3)
@@ -29,7 +30,7 @@ def layout_of(ctype: str, file: SourceFile) -> Layout | None:
         vector = ("float32" if dtype == "complex64" else "float64", 2)
     if vector:
         kind, count = vector
-        width = BYTES[kind]
+        width = bytes_of(kind)
         align = min(16, width * count) if count in (2, 4) else width
         members = tuple((_AXES[at], at * width, Layout(kind, width, width, kind)) for at in range(count))
         return Layout(ctype, width * count, align, members=members, vector=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -16,7 +17,10 @@ from cudabench.source.words import closing_bracket, respelled, spell, without_re
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
 _FUNCTIONS = (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO)
 _QUALIFIERS = frozenset(["const", "volatile", "register", "restrict", "__restrict__", "__restrict"])
-_ATTRIBUTES = frozenset(["__attribute__", "__align__", "alignas", "__builtin_align__"])
+_ATTRIBUTE = re.compile(
+    r"\[\[.*?\]\]|\b(?:__attribute__|__align__|alignas|__builtin_align__)\s*"
+    r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+)
 DEPENDENT = "type-parameter-"
 
 
@@ -84,19 +88,8 @@ def plain(kind: Type) -> str:
 
 def _words(written: str) -> list[str]:
     """Return the words of a parameter without its default, attributes and what says where it is kept."""
-    words = words_of(split(written, "=", angles=True)[0])
-    found: list[str] = []
-    at = 0
-    while at < len(words):
-        if words[at : at + 2] == ["[", "["]:
-            at = closing_bracket(words, at) + 1
-        elif words[at] in _ATTRIBUTES and words[at + 1 : at + 2] == ["("]:
-            at = closing_bracket(words, at + 1) + 1
-        else:
-            if words[at] not in ("__grid_constant__", "volatile", "register"):
-                found.append(words[at])
-            at += 1
-    return found
+    words = words_of(_ATTRIBUTE.sub(" ", split(written, "=", angles=True)[0]))
+    return [word for word in words if word not in ("__grid_constant__", "volatile", "register")]
 
 
 def _type_in(words: list[str], name: str, pointer: bool) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cudabench.source.types import BYTES, numpy_type, vector_type
+from cudabench.source.types import bytes_of, numpy_type, vector_type
 
 VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
 
@@ -133,7 +133,7 @@ def uniform(layout: Layout) -> tuple[str, int] | None:
     """Return the NumPy type and count of the numbers that a value is made of; None for several types, and for gaps."""
     kinds, nbytes = numbers_in(layout)
     (kind,) = kinds if len(kinds) == 1 else ("",)
-    return (kind, nbytes // BYTES[kind]) if kind in BYTES and nbytes == layout.size else None
+    return (kind, nbytes // bytes_of(kind)) if kind not in ("", "pointer") and nbytes == layout.size else None
 
 
 @dataclass(frozen=True)

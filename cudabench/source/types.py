@@ -36,11 +36,13 @@ NAMED = frozenset(
         "cudaTextureObject_t", "cudaSurfaceObject_t", "CUtensorMap",
     ]
 )  # fmt: skip
-# How many bytes a number of each has.
-BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
+
+
+def bytes_of(dtype: str) -> int:
+    """Return how many bytes a number of a NumPy type has."""
+    return int(re.sub(r"\D", "", dtype) or 8) // 8
+
+
 SPECIFIERS = frozenset(
     ["signed", "unsigned", "char", "short", "int", "long", "float", "double", "bool", "void", "auto", "__int128"]
 )

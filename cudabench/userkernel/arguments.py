@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
-from cudabench.userkernel.tensor_maps import is_tensor_map, read_tensor_map
-from cudabench.userkernel.textures import is_object, read_object
+from cudabench.userkernel.tensor_maps import read_tensor_map
+from cudabench.userkernel.textures import read_object
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -92,7 +92,7 @@ def read(
     for one in numbers_first(ordered):
         reader.number(one)
     arrays = [one for one in ordered if one.name not in reader.found]
-    of_others = [one for one in arrays if one.is_view and one.inner in names]
+    of_others = [one for one in arrays if one.kind and one.inner in names]
     for one in arrays:
         if one not in of_others:
             reader.array(one)
@@ -118,9 +118,9 @@ class Given:
         return f"--arg {self.name}={self.text}"
 
     @property
-    def is_view(self) -> bool:
-        """Whether it is a texture, a surface or a tensor map."""
-        return is_object(self.text) or is_tensor_map(self.text)
+    def kind(self) -> str:
+        """Whether it is a "texture", a "surface" or a "tensormap"; "" for none of them."""
+        return textures.view_kind(self.text)
 
     @property
     def inner(self) -> str:
@@ -138,7 +138,7 @@ def in_order(given: Sequence[tuple[str, str]], kernel: Kernel) -> list[Given]:
 def numbers_first(given: Sequence[Given]) -> list[Given]:
     """Return numbers and structs, each behind those that it names. Raises UsageError for numbers that name each
     other."""
-    waiting = [one for one in given if not (one.parameter.pointer or one.is_view)]
+    waiting = [one for one in given if not (one.parameter.pointer or one.kind)]
     found: list[Given] = []
 
     def waits(one: Given) -> bool:
@@ -247,7 +247,7 @@ class _Reader:
             return Record(one.name, content, layout.align)
 
         def number(inner: str, dtype: str) -> Any:
-            if is_object(inner):
+            if textures.view_kind(inner) in textures.KINDS:
                 raise UsageError(
                     f"{where}: '{inner}' is a texture or surface object, and --arg gives those only as parameters of "
                     "their own: write a __global__ function beside it that takes it so."
@@ -298,10 +298,8 @@ class _Reader:
     def array(self, one: Given) -> None:
         """Read an array, what is made of one, or a null pointer."""
         accessor = None if one.parameter.pointer else accessor_of(one.parameter)
-        if is_object(one.text):
-            self.found[one.name] = self.view(one)
-        elif is_tensor_map(one.text):
-            self.found[one.name] = self.tensor_map(one)
+        if one.kind:
+            self.found[one.name] = self.tensor_map(one) if one.kind == "tensormap" else self.view(one)
         elif accessor:
             array = self.pointed(replace(one, parameter=accessor.parameter(one.name)))
             if not isinstance(array, Array):
@@ -338,7 +336,7 @@ class _Reader:
 
     def view(self, one: Given) -> Array | BufferView:
         """Return a texture or a surface, of an array of its own or of one of the others."""
-        kind, parameter, kernel = one.text[:7], one.parameter, self.kernel
+        kind, parameter, kernel = one.kind, one.parameter, self.kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
         wrong = textures.misfit(kind, parameter)
@@ -346,9 +344,7 @@ class _Reader:
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
         needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
-        found = read_object(
-            one.name, one.text, self.array_for(one, kind == "texture", needs), self.arrays(), fetches=fetches
-        )
+        found = read_object(one.name, one.text, *self.inner(one, kind == "texture", needs), fetches=fetches)
         object_uses.check_uses(found.argument, parameter, kernel, self.file, one.where)
         return found
 
@@ -357,24 +353,24 @@ class _Reader:
         if one.parameter.element not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
         needs = f"{one.where}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
-        array_of = self.array_for(one, False, needs)
-        return read_tensor_map(one.name, one.text, array_of, self.arrays(), self.scalars, one.parameter.pointer)
+        return read_tensor_map(one.name, one.text, *self.inner(one, False, needs), self.scalars, one.parameter.pointer)
 
-    def arrays(self) -> dict[str, Array]:
-        """Return the arrays that are read by now."""
-        return {name: one for name, one in self.found.items() if isinstance(one, Array)}
-
-    def array_for(self, one: Given, const: bool, needs: str) -> Callable[[str], Array]:
-        """Return what reads the array that a texture or a tensor map is of; `needs` is said where there is none."""
-        bytes_ = Parameter(one.parameter.name, "void", True, const)
-
-        def array_of(text: str) -> Array:
-            found = self.pointed(Given(one.name, text, bytes_)) if text.startswith("@") or array_parts(text) else None
-            if not isinstance(found, Array):
-                raise UsageError(needs)
-            return found
-
-        return array_of
+    def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
+        """Return the array that a texture or a tensor map is of, and whether it is another argument; `needs` is said
+        where there is none."""
+        other, text = self.found.get(one.inner), one.inner
+        if isinstance(other, Array):
+            return other, True
+        if one.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in ("null", "nullptr"):
+            raise UsageError(
+                f"{one.where}: there is no array '{text}' of another argument: name one, or write "
+                f"{one.kind}(float32[n,n]:random)."
+            )
+        own = Given(one.name, text, Parameter(one.parameter.name, "void", True, const))
+        found = self.pointed(own) if text.startswith("@") or array_parts(text) else None
+        if not isinstance(found, Array):
+            raise UsageError(needs)
+        return found, False
 
 
 def check_taken(kernel: Kernel, file: SourceFile) -> None:

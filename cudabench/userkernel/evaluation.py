@@ -16,16 +16,17 @@ from cudabench.userkernel.vocabulary import BINARY, FUNCTIONS, ExpressionError, 
 _SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
 
 
-def bind(label: str, text: str, values: Mapping[str, Any], *, guarded: bool) -> Callable[[], Any]:
+def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
     """Return what computes the value of a checked text, with names as `values` has them.
 
-    Guarded, it raises ExpressionError, which begins with `label`, for a whole number beyond 64 bits before it is
-    computed, and no function can write into an array, as its out argument. NumPy's warnings are the caller's.
+    With a limit it raises ExpressionError, which begins with `label`, for a whole number beyond 64 bits before it is
+    computed, and for an array of more bytes, and no function can write into an array, as its out argument. NumPy's
+    warnings are the caller's.
     """
-    named = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
-    work: Callable[[], Any] = eval(
-        _code(text, guarded), {"__builtins__": {}, **named, **_FUNCTIONS, **(_guards(label) if guarded else {})}
-    )
+    guarded = limit is not None
+    names = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
+    names |= _FUNCTIONS | ({} if limit is None else _guards(label, limit))
+    work: Callable[[], Any] = eval(_code(text, guarded), {"__builtins__": {}, **names})
     return work
 
 
@@ -50,22 +51,18 @@ _FUNCTIONS = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np
 class _Guarded(ast.NodeTransformer):
     """Puts guards around what computes: binary operators become calls of theirs, other values go through one."""
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        return _call(f"{type(node.op).__name__}()", node.left, node.right)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        return _call("checked()", self.generic_visit(node))
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        return _call("checked()", self.generic_visit(node))
+    def visit(self, node: Any) -> Any:
+        node = self.generic_visit(node)
+        if isinstance(node, ast.BinOp):
+            return _call(f"{type(node.op).__name__}()", node.left, node.right)
+        return _call("checked()", node) if isinstance(node, (ast.Call, ast.UnaryOp, ast.Subscript)) else node
 
 
 def _call(name: str, *arguments: Any) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
 
-def _guards(label: str) -> dict[str, Callable[..., Any]]:
+def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
     """Return the functions that a guarded tree calls, by their names there."""
 
     def refuse(what: str) -> ExpressionError:
@@ -74,8 +71,14 @@ def _guards(label: str) -> dict[str, Callable[..., Any]]:
     def checked(value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             return bounded(value, refuse)
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "biufc":
-            raise refuse("a value in it is not an array of numbers")
+        if isinstance(value, (np.ndarray, np.generic)):
+            if value.dtype.kind not in "biufc":
+                raise refuse("a value in it is not an array of numbers")
+            if value.nbytes > limit:
+                raise refuse(
+                    f"an array in it has {value.size} elements, {value.nbytes / 1e9:.1f} GB; the limit here is "
+                    f"{limit / 1e9:.1f} GB"
+                )
         return value
 
     def guard(kind: type[ast.operator]) -> Callable[[Any, Any], Any]:

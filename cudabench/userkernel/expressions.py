@@ -54,7 +54,7 @@ class Expression:
         Raises ExpressionError with one sentence for whatever goes wrong.
         """
         try:
-            compute = bind(self.label, self.text, values, guarded=True)
+            compute = bind(self.label, self.text, values, limit)
             apart = self.arrays and limited.costly(self.tree, values)
             with np.errstate(all="ignore"):
                 result = limited.within(self.label, compute, limit) if apart else compute()
@@ -79,7 +79,7 @@ class Expression:
         Arrays are not copied, so a later change of one shows. NumPy's warnings are the caller's: compute inside
         np.errstate.
         """
-        return bind(self.label, self.text, values, guarded=False)
+        return bind(self.label, self.text, values, None)
 
     def _failed(self, why: str) -> ExpressionError:
         return ExpressionError(f"{self.label} fails: {why}.")

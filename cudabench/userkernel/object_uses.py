@@ -98,12 +98,11 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
 def _misuse(made: Texture | Surface, name: str, text: str, types: Mapping[str, str]) -> str | None:
     """Return why a kernel, whose text is given, cannot use a texture or surface as its parameter `name`, with the
     repair; None where nothing shows."""
-    surface = isinstance(made, Surface)
-    kind, start = ("surface", "zeros") if surface else ("texture", "random")
+    kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
     has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
     own = [one for one in uses(text, kind) if one.name == name]
     alike = [one for one in own if (one.sides, one.layered) == has]
-    if len(alike) < (len(own) if surface else bool(own)):
+    if len(alike) < (len(own) if kind == "surface" else bool(own)):
         one = next(one for one in own if one not in alike)
         wanted = _array(made.dtype, one.sides, one.layered, made.channels, start)
         return (

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ TOLERANCES = {
 
 def operation_of(problem: UserProblem) -> Operation:
     """Return the operation of a kernel of the user's own."""
+    texts = [f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None]
+    named = f"NumPy {', '.join(texts)}"
+    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # NumPy has threads nowhere else
     return Operation(
         name="run",
         summary=problem.file,
@@ -58,7 +61,10 @@ def operation_of(problem: UserProblem) -> Operation:
         },
         reference=lambda _, inputs: _reference(problem, inputs),
         baseline=Baseline(
-            _baseline_name(problem), partial(_run_on_cpu, problem), partial(_on_cpu, problem), _uses_blas(problem)
+            blas.named(named) if uses_blas else named,
+            partial(_run_on_cpu, problem),
+            partial(_on_cpu, problem),
+            uses_blas,
         ),
         tolerance=lambda _: _tolerance(problem),
         bytes=lambda _: problem.bytes,
@@ -192,20 +198,6 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 # The CPU baseline ----------------------------------------------------------------------------------------------------
 
 
-def _baseline_text(problem: UserProblem) -> str:
-    return ", ".join(f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None)
-
-
-def _uses_blas(problem: UserProblem) -> bool:
-    """Tell whether NumPy calls BLAS, and has threads nowhere else."""
-    return bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", _baseline_text(problem)))
-
-
-def _baseline_name(problem: UserProblem) -> str:
-    named = f"NumPy {_baseline_text(problem)}"
-    return blas.named(named) if _uses_blas(problem) else named
-
-
 @contextmanager
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
     """Give the expectations as NumPy calls on the arrays' own types; all that is not NumPy is done before."""
@@ -233,8 +225,5 @@ def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: 
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of --save as `.npy` files, each whole or not at all."""
     for name, path in problem.save:
-        write_with(Path(path), partial(_put, outputs[name]), f"--save {name}={path}")
-
-
-def _put(array: np.ndarray, stream: IO[bytes]) -> None:
-    np.save(stream, array, allow_pickle=False)
+        put = partial(np.save, arr=outputs[name], allow_pickle=False)
+        write_with(Path(path), put, f"--save {name}={path}")

@@ -22,7 +22,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
         if parameter.pointer != made.pointer or parameter.type != tensor_maps.TYPE:
             raise UsageError(f"{what} not a tensor map.")
     elif isinstance(made, (Texture, Surface)):
-        kind = textures.kind_of(made)
+        kind = type(made).__name__.lower()
         wrong = textures.misfit(kind, parameter)
         if wrong:
             raise UsageError(f"{what} not a {kind}, but {wrong}.")

@@ -84,7 +84,8 @@ class _Builder:
 
         def kernel(name: str) -> Kernel:
             ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
-            return self.checked(found)
+            check_no_reference(self.file, found)
+            return found
 
         group = steps.parse(request.steps)
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
@@ -97,7 +98,9 @@ class _Builder:
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
         """Return a case for each kernel of requests that differ in kernels, launches and defines at most."""
         picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
-        kernels = [self.checked(kernel) for kernel, *_ in picked]
+        kernels = [kernel for kernel, *_ in picked]
+        for kernel in kernels:
+            check_no_reference(self.file, kernel)
         by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
         first = next(by_names, kernels[0])
         example = Example(self.request, self.file, first, self.command)
@@ -113,11 +116,6 @@ class _Builder:
             launch = replace(launch, arguments=tuple(given[one] for one in order))
             cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
         return cases
-
-    def checked(self, kernel: Kernel) -> Kernel:
-        """Return a kernel. Raises CudabenchError where it uses references."""
-        check_no_reference(self.file, kernel)
-        return kernel
 
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
@@ -156,11 +154,7 @@ class _Builder:
 
 def problem(request: UserRequest) -> UserProblem:
     """Return the problem of a request for one kernel. Raises as `build` does."""
-    return _problem_in(build([request]))
-
-
-def _problem_in(found: Series) -> UserProblem:
-    return cast(UserProblem, cast("partial[Any]", found.make).args[0])
+    return cast(UserProblem, cast("partial[Any]", build([request]).make).args[0])
 
 
 # Two kernels on one set of arguments ----------------------------------------------------------------------------------
@@ -177,7 +171,7 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
         if len(side.cases) != 1:
             names = ", ".join(case.kernel for case in side.cases)
             raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
-    first, second = map(_problem_in, sides)
+    first, second = (cast("partial[Any]", side.make).args[0] for side in sides)
     _check_same(first, second)
     others = {one.name: one for one in second.arguments}
     merged = tuple(

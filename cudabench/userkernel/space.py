@@ -171,7 +171,10 @@ def space_of(
     given = [_parameter(text, request) for text in parameters]
     args = [axis for text in request.arguments if (axis := _argument(text))]
     if sizes is not None:
-        args = _with_size(args, request, sizes)
+        size, kind, swept = sized(request, sizes)
+        if any(axis.name == size for axis in args):
+            raise UsageError(f"--sizes {sizes} and --arg {size} both list values of {size}: keep one.")
+        args.append(Axis(size, tuple(f"{kind}{value}" for value in swept), "argument", True))
     axes += [*given, *defined, *block_axes, *args]
     names = [axis.name for axis in axes]
     taken = [*names, *(name_of(one) for one in request.arguments if not _argument(one)),
@@ -231,13 +234,6 @@ def _argument(text: str) -> Axis | None:
         return None
     whole = tuple(part if "]:" in part else f"{head}]:{part}" for part in parts)
     return Axis(name, whole, "argument", True)
-
-
-def _with_size(args: Sequence[Axis], request: UserRequest, text: str) -> list[Axis]:
-    name, kind, values = sized(request, text)
-    if any(axis.name == name for axis in args):
-        raise UsageError(f"--sizes {text} and --arg {name} both list values of {name}: keep one.")
-    return [*args, Axis(name, tuple(f"{kind}{value}" for value in values), "argument", True)]
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:

@@ -68,7 +68,10 @@ class Example:
 
 def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
     """Return a command line for a kernel by its words."""
-    launch = _launch_of(kernel, file)
+    asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
+    launch = next(
+        (one for one in asked or () if one.block), (asked or (HostLaunch(),))[0]
+    )  # the first of a plain block
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
         name = _instance(kernel, launch, file)
@@ -175,14 +178,8 @@ def _is_reached(own: str, sized: _Sized) -> bool:
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
-    used = kernel.names
-    for match in _DYNAMIC.finditer(file.text):
-        inside = any(one.start <= match.start() < one.end for one in file.kernels)
-        around = file.text[max(0, match.start() - 400) : match.start()] if not inside else ""
-        heads = re.findall(r"\b(?:struct|class)\s+(\w+)|\b(\w+)\s*\([^(){}]*\)\s*\{", around)
-        if match[1] in used or used & {name for pair in heads for name in pair}:
-            return True
-    return bool(_DYNAMIC.search(kernel.text))
+    own = {"extern", "__shared__"} <= kernel.names  # words of all that it comes to
+    return own or any(match[1] in kernel.names for match in _DYNAMIC.finditer(file.text))
 
 
 # What a parameter is given -------------------------------------------------------------------------------------------
@@ -282,19 +279,10 @@ def file_of(request: UserRequest) -> SourceFile:
 # What a launch of the file says outright ------------------------------------------------------------------------------
 
 
-def _launch_of(kernel: Kernel, file: SourceFile) -> HostLaunch:
-    """Return the first launch of a kernel whose block is plain, else the first, else one that says nothing."""
-    asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
-    return next((one for one in asked or () if one.block), (asked or (HostLaunch(),))[0])
-
-
 def _number(words: str, file: SourceFile) -> int | None:
     """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
-    constants = dict(
-        re.findall(r"\b(?:const|constexpr)\b[^;=(){}]*\b(\w+)\s*[={]\s*([\w\s()+*/-]+?)\s*[;,}]", file.text)
-    )
     try:
-        value = Constants({}, {**file.types, **constants, **file.numbers}, 0).evaluate(words)
+        value = Constants({}, {**file.types, **file.numbers}, 0).evaluate(words)
     except NotANumber:
         return None
     return value if value >= 0 else None

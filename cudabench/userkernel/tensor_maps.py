@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,27 +27,22 @@ OPTIONS = {
 EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
 
 
-def is_tensor_map(text: str) -> bool:
-    """Tell whether an argument's value is meant as a tensor map."""
-    return re.match(r"tensormap\s*\(", text) is not None
-
-
 def read_tensor_map(
     name: str,
     text: str,
-    array_of: Callable[[str], Array],
-    others: Mapping[str, Array],
+    array: Array,
+    shared: bool,
     scalars: Mapping[str, Any],
     pointer: bool,
 ) -> Array | BufferView:
     """Return the map of `tensormap(ARRAY, box=..., ...)`.
 
-    `array_of` reads ARRAY, unless it is the name of one of the `others`; `pointer`: the parameter points to the map.
-    Shapes are in the array's order, rows before columns. Raises UsageError for an unknown option or value, and for what
+    `array` is ARRAY, which another argument is where it is `shared`; `pointer`: the parameter points to the map. Shapes
+    are in the array's order, rows before columns. Raises UsageError for an unknown option or value, and for what
     cuTensorMapEncodeTiled refuses.
     """
     where = f"--arg {name}={text}"
-    first, given = read_call(where, text, "tensormap", OPTIONS, "box=64x64", f"--arg '{name}={EXAMPLE}'")
+    given = read_call(where, text, "tensormap", OPTIONS, "box=64x64", f"--arg '{name}={EXAMPLE}'")
     if "box" not in given:
         raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
 
@@ -61,8 +56,6 @@ def read_tensor_map(
             raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
         return tuple(int(one) for one in found)
 
-    other = others.get(first)
-    array = other or array_of(first)
     if array.dtype not in TYPES:
         raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
     width = np.dtype(array.storage).itemsize
@@ -88,10 +81,10 @@ def read_tensor_map(
             f"{array.nbytes}."
         )
     tensor = TensorMap(
-        array.name if other else name, array.dtype, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle,
+        array.name, array.dtype, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle,
         given.get("fill", "zeros"), pointer,  # type: ignore[arg-type]
     )  # fmt: skip
-    if other:
+    if shared:
         if given.get("access"):
             raise UsageError(f"{where}: access is already set by {array.name}: remove it here.")
         return BufferView(name, tensor)

@@ -4,7 +4,7 @@ or reads and writes, through texture and surface objects."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
@@ -16,7 +16,7 @@ from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array, BufferView
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
-_OBJECT = re.compile(r"(?:texture|surface)\s*\(")
+_VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
 # What parameters are that no number or array can be given for, and the repair.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
@@ -48,11 +48,6 @@ KINDS = {
 
 
 Object = Array | BufferView
-
-
-def kind_of(made: Texture | Surface) -> str:
-    """Return "texture" or "surface"."""
-    return "surface" if isinstance(made, Surface) else "texture"
 
 
 def misfit(kind: str, parameter: Parameter) -> str | None:
@@ -102,25 +97,26 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
     return found
 
 
-def is_object(text: str) -> bool:
-    """Tell whether an argument's value is meant as a texture or a surface."""
-    return _OBJECT.match(text) is not None
+def view_kind(text: str) -> str:
+    """Return "texture", "surface" or "tensormap" where an argument's value is meant as one, else ""."""
+    match = _VIEW.match(text)
+    return match[1] if match else ""
 
 
 def array_within(text: str) -> tuple[str, str, str]:
     """Return the array of an argument's value, with what stands before and behind it: `texture(`, and the options."""
-    match = _OBJECT.match(text)
-    if match is None:
+    if view_kind(text) not in KINDS:
         return "", text, ""
-    first = next(iter(listed(text[match.end() :].removesuffix(")"))), "")
-    start = text.index(first, match.end())
+    at = text.index("(") + 1
+    first = next(iter(listed(text[at:].removesuffix(")"))), "")
+    start = text.index(first, at)
     return text[:start], first, text[start + len(first) :]
 
 
 def read_call(
     where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str, example: str
-) -> tuple[str, dict[str, str]]:
-    """Return the array of `KIND(ARRAY, OPTION=VALUE, ...)` and its options, whose values are as `options` lists them.
+) -> dict[str, str]:
+    """Return the options of `KIND(ARRAY, OPTION=VALUE, ...)`, whose values are as `options` lists them.
 
     One that lists none takes any. Raises UsageError for what is not on the list, and for an option that is given twice.
     """
@@ -128,9 +124,8 @@ def read_call(
     match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
         raise UsageError(f"{where} is not a {title}: write {example}.")
-    first, *rest = listed(match[1]) or [""]
     given: dict[str, str] = {}
-    for part in rest:
+    for part in listed(match[1])[1:]:
         key, equals, value = (side.strip() for side in part.partition("="))
         if key not in options:
             raise UsageError(
@@ -145,40 +140,34 @@ def read_call(
         if known and value not in options[key]:
             raise UsageError(f"{where}: {key} is one of {known}, not '{value}'.")
         given[key] = value
-    return first, given
+    return given
 
 
-def read_object(
-    name: str, text: str, array_of: Callable[[str], Array], others: Mapping[str, Array], fetches: bool
-) -> Object:
+def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool) -> Object:
     """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`, or the surface of `surface(ARRAY, ...)`.
 
-    `array_of` reads ARRAY, unless it is the name of one of the `others`; `fetches`: the kernel reads it by tex1Dfetch,
-    so that a plain 1D texture means linear memory. Raises UsageError for an unknown option or value, and for what no
+    `array` is ARRAY, which another argument is where it is `shared`; `fetches`: the kernel reads it by tex1Dfetch, so
+    that a plain 1D texture means linear memory. Raises UsageError for an unknown option or value, and for what no
     GPU takes.
     """
     where = f"--arg {name}={text}"
-    kind = text[:7]
+    kind = view_kind(text)
     _, options, array_like, sample = KINDS[kind]
-    first, given = read_call(where, text, kind, options, sample, f"--arg '{name}={kind}({array_like}, {sample})'")
+    given = read_call(where, text, kind, options, sample, f"--arg '{name}={kind}({array_like}, {sample})'")
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
-    other = others.get(first)
-    if other is None and re.fullmatch(r"[^\W\d]\w*", first) and first not in ("null", "nullptr"):
-        raise UsageError(
-            f"{where}: there is no array '{first}' of another argument: name one, or write {kind}(float32[n,n]:random)."
-        )
-    array = other or array_of(first)
-    if other is not None and isinstance(held := other.argument, (Surface, Texture)):
+    if shared and isinstance(held := array.argument, (Surface, Texture)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
-            raise UsageError(f"{where}: {said} is already set by {other.name}: remove it here.")
+            raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     if array.dtype not in TYPES:
         raise UsageError(f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
-    _check_sides(where, kind, array, int(chosen["channels"]), chosen["layers"] == "yes")
+    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
+    _check_sides(where, kind, array, channels, layered)
     if kind == "surface":
-        return _surface(name, where, array, other, chosen)
-    return _texture(name, where, array, other, chosen, "memory" in given, fetches)
+        return _surface(name, where, array, shared, channels, layered)
+    fetches = fetches and "memory" not in given
+    return _texture(name, where, array, shared, channels, layered, chosen, fetches)
 
 
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
@@ -200,27 +189,26 @@ def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bo
         )
 
 
-def _surface(name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str]) -> Object:
+def _surface(name: str, where: str, array: Array, shared: bool, channels: int, layered: bool) -> Object:
     """Return a surface of an array, or of another argument's."""
-    if other is not None and not isinstance(other.argument, Surface):
+    if shared and not isinstance(array.argument, Surface):
         raise UsageError(
-            f"{where}: {other.name} is not a surface, and only a surface's array can be written through another: let "
-            f"{other.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
+            f"{where}: {array.name} is not a surface, and only a surface's array can be written through another: let "
+            f"{array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
         )
-    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
-    surface = Surface(other.name if other else name, array.dtype, array.shape, channels, layered)
+    surface = Surface(array.name, array.dtype, array.shape, channels, layered)
     _check_size(where, "a surface", array, channels, layered, MOST)
-    return BufferView(name, surface) if other else replace(array, const=False, view=surface)
+    return BufferView(name, surface) if shared else replace(array, const=False, view=surface)
 
 
 def _texture(
-    name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str], placed: bool, fetches: bool
-) -> Object:
-    """Return a texture of an array, or of another argument's; placed: `memory` was said."""
-    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
+    name: str, where: str, array: Array, shared: bool, channels: int, layered: bool, chosen: Mapping[str, str],
+    fetches: bool,
+) -> Object:  # fmt: skip
+    """Return a texture of an array, or of another argument's; fetches: one that may be linear memory is."""
     normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
-    if array.init == "empty" and other is None:
+    if array.init == "empty" and not shared:
         raise UsageError(f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.")
     if linear_filter and not floats and chosen["read"] == "element":
         raise UsageError(f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.")
@@ -233,25 +221,25 @@ def _texture(
     plain = len(array.shape) - (channels > 1) == 1 and not layered and not normalized and not linear_filter
     if chosen["memory"] == "linear" and not plain:
         raise UsageError(f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.")
-    linear = chosen["memory"] == "linear" or (fetches and plain and not placed)
-    if other is not None:
+    linear = chosen["memory"] == "linear" or (fetches and plain)
+    if shared:
         wanted = f"texture({array.dtype}{shape_text(array.shape)}:random)"
-        if isinstance(other.argument, Surface):
+        if isinstance(array.argument, Surface):
             if chosen["memory"] == "linear":
-                raise UsageError(f"{where}: {other.name} is a surface, which is not linear memory: read it with tex1D.")
+                raise UsageError(f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.")
             linear = False
-        elif not isinstance(other.argument, Texture) and not linear:
+        elif not isinstance(array.argument, Texture) and not linear:
             raise UsageError(
-                f"{where}: {other.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
-                f"{other.name} be a surface, or write {name}={wanted}."
+                f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
+                f"{array.name} be a surface, or write {name}={wanted}."
             )
     most = {(1, False): (MOST_LINEAR,)} if linear else MOST_OF_TEXTURE
     _check_size(where, "linear memory" if linear else "a texture", array, channels, layered, most)
     texture = Texture(
-        other.name if other else name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
+        array.name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
         chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
     )  # fmt: skip
-    return BufferView(name, texture) if other else replace(array, const=True, view=texture)
+    return BufferView(name, texture) if shared else replace(array, const=True, view=texture)
 
 
 def _check_size(
