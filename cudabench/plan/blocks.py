@@ -16,10 +16,7 @@ FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, si
 
 
 def axis(text: str) -> tuple[int, ...]:
-    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several of them with commas.
-
-    Raises UsageError for what is none.
-    """
+    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several of them with commas."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)

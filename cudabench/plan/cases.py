@@ -87,10 +87,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
-    """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order.
-
-    Raises UsageError for an unknown name, and for a library that has nothing for the problem.
-    """
+    """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order."""
     wanted: set[str] = set()
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
@@ -131,10 +128,7 @@ def _empty(operation: Operation, problem: Problem, name: str, function: str, tex
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
-    """Return what a request asks to be computed, whichever kernel does it.
-
-    Raises UsageError where that is no problem, and OutOfMemory where it is too large for this machine.
-    """
+    """Return what a request asks to be computed, whichever kernel does it."""
     size = _size(operation, request.size, operation.size(request.options))
     problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
     check_memory(operation, problem)
@@ -287,10 +281,7 @@ def _own(
 def _launch_own(
     operation: Operation, one: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
-    """Return a rung's launches with the user's functions in the places of those that they replace.
-
-    Raises UsageError for a function that cannot be called with a launch's arguments, and where none is replaced.
-    """
+    """Return a rung's launches with the user's functions in the places of those that they replace."""
     orders: dict[str, tuple[int, ...]] = {}
     own = []
     for launch in launches:

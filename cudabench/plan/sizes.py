@@ -11,10 +11,7 @@ DIGITS = 18
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them.
-
-    Raises UsageError for any other text, and for a range that never ends, is empty or too long.
-    """
+    """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
     where = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
     if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):

@@ -67,10 +67,7 @@ class Plan:
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:
-    """Return the values that a text lists: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers.
-
-    Raises UsageError for an empty value or one that is given twice, and for what is not a range.
-    """
+    """Return the values that a text lists: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers."""
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:
             return tuple(map(str, sizes(text)))
@@ -86,10 +83,7 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
-    """Return the axes in groups: those of one --zip, 'A,B', go together value by value, each other one by itself.
-
-    Raises UsageError for a name that is not swept or stands in two groups, and for axes of different lengths.
-    """
+    """Return the axes in groups: those of one --zip, 'A,B', go together value by value, each other one by itself."""
     by_name = {axis.name: axis for axis in axes}
     group_of: dict[str, tuple[Axis, ...]] = {}
     for text in zips:

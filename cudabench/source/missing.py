@@ -27,10 +27,11 @@ _HEADERS = {
     **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), "cuda_fp8.h"),
     **dict.fromkeys(("cuComplex", "cuFloatComplex", "cuDoubleComplex"), "cuComplex.h"),
     **dict.fromkeys(("cufftReal", "cufftDoubleReal", "cufftComplex", "cufftDoubleComplex"), "cufft.h"),
+    **dict.fromkeys(("std::array", "std::pair"), "array"),
     "CUtensorMap": "cuda.h",
 }
 _OF_TRAITS = re.compile(
-    r"enable_if|conditional|is_same|remove_|integral_constant|is_integral|is_floating|type_identity"
+    r"std::(?:enable_if|conditional|is_same|remove_|integral_constant|is_integral|is_floating|type_identity)"
 )
 _KEYWORDS = frozenset(
     """alignas auto bool char class const constexpr consteval decltype double enum explicit extern float inline int long
@@ -102,14 +103,9 @@ class Missing:
         chain, template, end = _chain(text, at)
         if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS or _is_declared(chain[0], text):
             return
-        if len(chain) == 1 and (header := _HEADERS.get(chain[0])):
+        name = "::".join(chain)
+        if header := _HEADERS.get(name) or ("type_traits" if _OF_TRAITS.match(name) else ""):
             self.headers.add(header)
-            return
-        if chain[0] == "std" and (_OF_TRAITS.match(chain[1]) if len(chain) > 1 else False):
-            self.headers.add("type_traits")
-            return
-        if chain[0] == "std" and chain[1:] in (["array"], ["pair"]):
-            self.headers.add("array")
             return
         given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
         if len(chain) == 1 and not template and "undeclared identifier" in said and not given:
@@ -117,17 +113,13 @@ class Missing:
         self.count += 1
         inside = self.types
         dependent = bool(re.search(r"\btypename\s*(?:::)?\s*\Z", text[: end[0]]))
-        for place, scope in enumerate(chain[:-1]):
-            known = inside.setdefault(scope, _Type(scope=not dependent and place < len(chain) - 1))
-            inside = known.inner
+        for scope in chain[:-1]:
+            inside = inside.setdefault(scope, _Type(scope=not dependent)).inner
         one = inside.setdefault(chain[-1], _Type())
         if template and not one.scope:
-            values = [
-                _is_value(part, text)
-                for part in listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
-            ]
+            given = listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
             have = one.values or []
-            one.values = [*have, *values[len(have) :]]
+            one.values = [*have, *(_is_value(part, text) for part in given[len(have) :])]
 
 
 def _is_value(part: str, text: str) -> bool:

@@ -29,10 +29,7 @@ class Accessor:
         return Parameter(name, " ".join(word for word in self.element.split() if word != "const"), True, const)
 
     def record(self, array: Array) -> Record:
-        """Return the accessor's bytes for an array in C's order: the address, then sizes and strides in elements.
-
-        Raises UsageError for an array of another number of dimensions.
-        """
+        """Return the accessor's bytes for an array in C's order: the address, then sizes and strides in elements."""
         if len(array.shape) != self.dimensions:
             has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
             raise UsageError(

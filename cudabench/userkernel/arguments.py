@@ -261,10 +261,7 @@ class _Reader:
         return Record(one.name, bytes(packed.content), layout.align, numbers)
 
     def point(self, name: str) -> None:
-        """Let a struct's pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'.
-
-        Raises UsageError as for an array of the kernel.
-        """
+        """Let a struct's pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'."""
         record, kernel = self.found[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
@@ -463,10 +460,7 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
 
 
 def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
-    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes, None for any other text.
-
-    Raises UsageError for a type that no kernel takes, an empty file, and for a shape or start that cannot be.
-    """
+    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes, None for any other text."""
     if text.startswith("@"):
         held = numbers_of(load(text[1:], where))
         dtype, shape = held.dtype.newbyteorder("=").name, tuple(held.shape) or (1,)

@@ -30,10 +30,7 @@ class Expectation:
 
 
 def sides(text: str) -> tuple[str, str]:
-    """Return the two sides of an expectation: the '=' stands outside all brackets and is not part of a comparison.
-
-    Raises UsageError for a text that has none.
-    """
+    """Return the two sides of an expectation: the '=' stands outside all brackets and is not part of a comparison."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")

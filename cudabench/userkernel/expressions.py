@@ -49,10 +49,7 @@ class Expression:
     arrays: bool
 
     def evaluate(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT) -> Any:
-        """Return the value, with names as `values` has them; `limit` is the most bytes that it may take.
-
-        Raises ExpressionError with one sentence for whatever goes wrong.
-        """
+        """Return the value, with names as `values` has them; `limit` is the most bytes that it may take."""
         try:
             compute = bind(self.label, self.text, values, limit)
             apart = self.arrays and limited.costly(self.tree, values)

@@ -120,10 +120,7 @@ def _integers(
 
 
 def read(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
-    """Return how an array of a type and shape starts.
-
-    Raises UsageError for any other text, and for numbers that the type cannot hold.
-    """
+    """Return how an array of a type and shape starts."""
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
     if text in WORDS:

@@ -44,11 +44,7 @@ class Profile:
 
 
 def read(path: str, known: Mapping[str, bool]) -> Profile:
-    """Read a profile; `known` are the options that it may have, and whether each is a flag.
-
-    Raises CudabenchError for an unreadable file and UsageError for an unknown key, a value of another kind, or
-    an output outside the profile's folder.
-    """
+    """Read a profile; `known` are the options that it may have, and whether each is a flag."""
     document = _toml(path)
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}

@@ -12,10 +12,7 @@ WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type o
 
 
 def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
-    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number.
-
-    Raises UsageError as `sized` does.
-    """
+    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number."""
     name, kind, values = sized(request, text)
     if request.save:
         raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
@@ -23,10 +20,7 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
 
 
 def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
-    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes.
-
-    Raises UsageError for a name that no --arg is called, and where there is none or a choice.
-    """
+    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()

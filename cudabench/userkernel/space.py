@@ -157,11 +157,7 @@ def space_of(
     where: str | None = None,
     sizes: str | None = None,
 ) -> Space:
-    """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean.
-
-    Raises UsageError for what is not a list, for a name that is varied twice or means nothing, and where nothing is
-    varied.
-    """
+    """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean."""
     axes: list[Axis] = []
     if len(request.kernels) > 1:
         axes.append(Axis("kernel", request.kernels, "kernel"))
