@@ -17,10 +17,11 @@ _DEPTH = 16  # of members in members
 _OPAQUE = frozenset(["__nv_bfloat16", "__nv_bfloat162", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "__half2"])
 
 
-def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> Layout | None:
+def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, pointers: bool = True) -> Layout | None:
     """Return how a type lies in memory; None for one with members that no command line can write, or with an error.
 
-    These are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers.
+    These are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers; with
+    `pointers` false any pointer.
     """
     canonical = kind.get_canonical()
     name = bare(canonical)
@@ -34,9 +35,9 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> L
         return Layout(bare(kind), size, align, dtype)
     if canonical.kind == TypeKind.CONSTANTARRAY:
         inner = kind.element_type if kind.kind == TypeKind.CONSTANTARRAY else canonical.element_type
-        element = layout_of(inner, faulty, depth + 1)
+        element = layout_of(inner, faulty, depth + 1, pointers=pointers)
         return element and Layout(bare(canonical), size, align, count=canonical.element_count, element=element)
-    if canonical.kind == TypeKind.POINTER:
+    if canonical.kind == TypeKind.POINTER and pointers:
         pointee = typed(parameter_from(member, kind), kind, faulty)
         inner = canonical.get_pointee().kind
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
@@ -47,10 +48,10 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "") -> L
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
         return None
-    return _record(kind, canonical, name, faulty, depth)
+    return _record(kind, canonical, name, faulty, depth, pointers)
 
 
-def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) -> Layout | None:
+def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int, pointers: bool) -> Layout | None:
     declared = canonical.get_declaration()
     if declared.kind == CursorKind.UNION_DECL or faulty(declared):
         return None
@@ -61,7 +62,7 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int) 
     members: list[tuple[str, int, Layout]] = []
     for field in canonical.get_fields():
         offset = field.get_field_offsetof()
-        own = layout_of(field.type, faulty, depth + 1, field.spelling)
+        own = layout_of(field.type, faulty, depth + 1, field.spelling, pointers=pointers)
         if own is None or field.is_bitfield() or not field.spelling or offset < 0 or offset % 8:
             return None
         members.append((field.spelling, offset // 8, own))
@@ -83,7 +84,7 @@ def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
         element = element.get_named_type() if named else element.get_declaration().underlying_typedef_type
     while kind.get_canonical().kind == TypeKind.POINTER:
         kind = _inner(kind)
-    layout = layout_of(kind.get_canonical(), faulty)
+    layout = layout_of(kind.get_canonical(), faulty, pointers=False)
     return replace(parameter, element=bare(element), parts=uniform(layout) if layout else None)
 
 

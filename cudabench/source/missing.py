@@ -117,9 +117,9 @@ class Missing:
             inside = inside.setdefault(scope, _Type(scope=not dependent)).inner
         one = inside.setdefault(chain[-1], _Type())
         if template and not one.scope:
-            given = listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
+            parts = listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
             have = one.values or []
-            one.values = [*have, *(_is_value(part, text) for part in given[len(have) :])]
+            one.values = [*have, *(_is_value(part, text) for part in parts[len(have) :])]
 
 
 def _is_value(part: str, text: str) -> bool:
