@@ -8,7 +8,6 @@ case is undecided.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 import re
@@ -384,22 +383,12 @@ def start_of(values: str, array: Array, seed: int) -> str:
 # A launch ------------------------------------------------------------------------------------------------------------
 
 
-class _Exact(ast.NodeTransformer):
-    """Makes a // b the exact quotient, which must then be whole."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Replace the operation."""
-        self.generic_visit(node)
-        return ast.BinOp(node.left, ast.Div(), node.right) if isinstance(node.op, ast.FloorDiv) else node
-
-
 def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
     """Tell whether --grid and --block divide without a rest: n//256 is meant for multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
-        parsed = expressions.parse(text, option, problem.numbers)
-        exact = replace(parsed, tree=ast.fix_missing_locations(_Exact().visit(parsed.tree)))
+        exact = expressions.parse(text.replace("//", "/"), option, problem.numbers)
         for value in _flat(exact.evaluate(problem.numbers)):
             if float(value) != math.floor(value):
                 return False
