@@ -476,14 +476,11 @@ def _geometry(
     itemsize = np.dtype(problem.dtype).itemsize
     seen = Geometry(problem, block, Constants(macros, {**fixed, **given}, itemsize))
     numbers = dict(given)
-    for name in given:
-        if name in kernel.constants:
-            try:
-                numbers[name] = str(seen[name])
-            except NotANumber as error:
-                raise UsageError(
-                    f"--define {name}={given[name]}: {kernel.name} needs a whole number ({error})."
-                ) from None
+    for name in (name for name in given if name in kernel.constants):
+        try:
+            numbers[name] = str(seen[name])
+        except NotANumber as error:
+            raise UsageError(f"--define {name}={given[name]}: {kernel.name} needs a whole number ({error}).") from None
     defines = {**fixed, **kernel.defines(seen), **numbers}
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
@@ -542,21 +539,16 @@ def _expects_macro(text: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
-def _expects(operation: Operation, kernel: Kernel) -> str:
-    """Return the name of the rung whose expected output and tolerance this kernel has, or '' for the operation's."""
-    if not kernel.expected and not kernel.tolerance:
-        return ""
-    own = (kernel.expected, kernel.tolerance)
-    return next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own)
-
-
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
     """Return a case without launches, as a kernel that is skipped has it."""
-    kernel = one.kernel
+    kernel, expects = one.kernel, ""  # the rung whose expected output and tolerance it has; '' for the operation's
+    if kernel.expected or kernel.tolerance:
+        own = (kernel.expected, kernel.tolerance)
+        expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own)
     return replace(
         _empty(operation, problem, kernel.name, kernel.function, one.text),
         id=operation.kernel_id(kernel.name),
-        expects=_expects(operation, kernel),
+        expects=expects,
         architecture=kernel.architecture if one.text.builtin else "",
     )
 

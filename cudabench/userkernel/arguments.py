@@ -190,7 +190,11 @@ class _Reader:
         if parameter.type == tensor_maps.TYPE:
             raise UsageError(f"{one.where}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
-            raise UsageError(f"{one.where}: '{parameter}' is {_object_like(parameter, one.text)}.")
+            said = textures.OBJECTS[parameter.type]
+            if array_parts(one.text) or one.text.startswith("@"):
+                kind = "texture" if parameter.type == textures.TYPE else "surface"
+                said = f"a {kind} object: write {kind}({one.text})"
+            raise UsageError(f"{one.where}: '{parameter}' is {said}.")
         if accessor_of(parameter):
             return
         layout = None if "(" in parameter.type else layout_of(parameter.type, self.file)
@@ -438,13 +442,6 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     if np.isinf(held) and np.isfinite(value):
         raise UsageError(f"{where} is over the largest number of '{parameter}', {np.finfo(kind).max:g}.")
     return held.item()
-
-
-def _object_like(parameter: Parameter, value: str) -> str:
-    """Return what a texture or surface object is given, with the array that was given for it if there is one."""
-    said = textures.OBJECTS[parameter.type]
-    kind = "texture" if parameter.type == textures.TYPE else "surface"
-    return f"a {kind} object: write {kind}({value})" if array_parts(value) or value.startswith("@") else said
 
 
 def array_parts(text: str) -> tuple[str, str, str] | None:

@@ -68,7 +68,10 @@ class _Builder:
 
     def __init__(self, request: UserRequest, command: str) -> None:
         self.request, self.command = request, command
-        self.folders = _folders(request)
+        for folder in request.include:
+            if not Path(folder).is_dir():
+                raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
+        self.folders = tuple(str(Path(folder).resolve()) for folder in request.include)
         self.file = file_of(request)
         self.names = list(request.given())
 
@@ -221,13 +224,6 @@ def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], ex
         raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
     shared, cluster = request.shared, request.cluster
     return launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
-
-
-def _folders(request: UserRequest) -> tuple[str, ...]:
-    for folder in request.include:
-        if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
-    return tuple(str(Path(folder).resolve()) for folder in request.include)
 
 
 def _known(request: UserRequest) -> dict[str, int | float]:
