@@ -20,7 +20,7 @@ import pytest
 from cudabench import operations, simulator
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, machine_code, merged, moved
+from cudabench.explain import executed, lane_equations, machine_code, merged, moved
 from cudabench.measure import context, floors
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
@@ -374,7 +374,7 @@ def test_the_ways_of_a_branch_are_told_by_the_lines_there(inner: str, lanes: int
 def test_what_others_leave_narrows_an_unknown() -> None:
     """No unknown is negative: each is between what the others can leave, and known where that is one value."""
     a, b, c = (("in", number, -1) for number in range(3))
-    system = executed._System()
+    system = lane_equations.System({})
     system.add({a: 1, b: 1}, 10, 0)
     assert not system.narrow()
     assert system.limits[a] == system.limits[b] == (0, 10)

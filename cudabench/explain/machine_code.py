@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
-from cudabench.explain import executed
+from cudabench.explain import executed, ptx_text
+from cudabench.explain.code_copies import Executions
+from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
 from cudabench.simulator.report import Access
 from cudabench.toolchain import cubin, nvdisasm
 from cudabench.toolchain.sass import Function, Instruction
 
-MOST_ASM = 64  # lines of a piece of inline assembly
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
     "fma": "FFMA FFMA2 FMUL FMUL2 FADD FADD2 FFMA32I FSWZADD IMAD IMUL IDP IDP4A VIADD HFMA2 HADD2 HMUL2",
@@ -87,9 +86,8 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
         for instruction in function.instructions:
             lines.add(instruction.ptx_line)
             found |= _formats(instruction)
-    marks = _asm_marks(tuple(ptx))
-    texts = ((ptx[line - 1], _in_asm(marks, line)) for line in lines if 0 < line <= len(ptx))
-    if any(_approximate(text, by_hand) for text, by_hand in texts):
+    text = ptx_text.read(ptx)
+    if any(_approximate(text[line], line in text.inline) for line in lines):
         found.add("approximate")
     return tuple(name for name in ORDER if name in found)
 
@@ -127,30 +125,10 @@ def _formats(instruction: Instruction) -> set[str]:
     return set()
 
 
-_PTX = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(\w+)((?:\.\w+)*)")
-
-
-def _approximate(text: str, by_hand: bool) -> bool:
-    match = _PTX.match(text)
-    if match is None:
+def _approximate(row: Line, by_hand: bool) -> bool:
+    if "approx" not in row.words and not (row.op == "div" and "full" in row.words):
         return False
-    modifiers = match[2].split(".")
-    if "approx" not in modifiers and not (match[1] == "div" and "full" in modifiers):
-        return False
-    return by_hand or match[1] in _ASKED or (match[1] in _ASKED_WITHOUT_FTZ and "ftz" not in modifiers)
-
-
-def _in_asm(marks: Sequence[tuple[int, bool]], line: int) -> bool:
-    """Whether a line of PTX is inline assembly of the source; marks: of `_asm_marks`."""
-    before = bisect_left(marks, (line, False)) - 1
-    return before >= 0 and marks[before][0] > line - MOST_ASM and marks[before][1]
-
-
-@lru_cache(maxsize=8)
-def _asm_marks(ptx: tuple[str, ...]) -> tuple[tuple[int, bool], ...]:
-    """Return the lines of a PTX text at which inline assembly of the source begins (True) or ends, ascending."""
-    marks = ((number, "// begin inline asm" in text) for number, text in enumerate(ptx, 1) if " inline asm" in text)
-    return tuple((n, begins) for n, begins in marks if begins or "// end inline asm" in ptx[n - 1])
+    return by_hand or row.op in _ASKED or (row.op in _ASKED_WITHOUT_FTZ and "ftz" not in row.words)
 
 
 # -------------------------------------------------------------------------------------------------------- local memory
@@ -171,7 +149,6 @@ class LocalAccess(NamedTuple):
 
 
 _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
-_LOCAL = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(?:ld|st)\.(?:volatile\.|relaxed\.|weak\.)?(?:local|[a-z]\d|v[248]|[bf]\d)")
 
 
 def width(instruction: Instruction) -> int:
@@ -183,6 +160,7 @@ def local_accesses(
     functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
     """Return what a kernel loads and stores in local memory, by PTX line; without counts they run 0 times."""
+    text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for place, function in enumerate(functions):
         for block in function.blocks:
@@ -190,9 +168,7 @@ def local_accesses(
             for instruction in block.instructions:
                 if instruction.opcode in ("LDL", "STL"):
                     op = "load" if instruction.opcode == "LDL" else "store"
-                    line = instruction.ptx_line
-                    spill = not (0 < line <= len(ptx) and _LOCAL.match(ptx[line - 1]))
-                    total = sums[line, op, width(instruction), spill]
+                    total = sums[instruction.ptx_line, op, width(instruction), _spills(instruction, text)]
                     total[0] += times.warps
                     total[1] += times.lanes
     return tuple(LocalAccess(*key, *total) for key, total in sorted(sums.items()))
@@ -200,13 +176,15 @@ def local_accesses(
 
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
     """Return the bytes a thread that the code of a kernel spills and loads back, each instruction counted once."""
-    found = 0
-    for function in functions:
-        for instruction in function.instructions:
-            line = instruction.ptx_line
-            if instruction.opcode in ("LDL", "STL") and not (0 < line <= len(ptx) and _LOCAL.match(ptx[line - 1])):
-                found += width(instruction)
-    return found
+    text = ptx_text.read(ptx)
+    local = (one for function in functions for one in function.instructions if one.opcode in ("LDL", "STL"))
+    return sum(width(instruction) for instruction in local if _spills(instruction, text))
+
+
+def _spills(instruction: Instruction, text: Text) -> bool:
+    """Whether an access to local memory is none of the PTX's own."""
+    row = text[instruction.ptx_line]
+    return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
 # ---------------------------------------------------------------------------------------------------------- the record
@@ -228,7 +206,7 @@ class Kernel(NamedTuple):
     """One kernel of a launch: its entry, and how often each PTX line ran, which only the simulator knows."""
 
     entry: str
-    executions: executed.Executions | None = None
+    executions: Executions | None = None
 
 
 class Image(NamedTuple):

@@ -9,13 +9,11 @@ first one's; and a load nobody uses is none.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from cudabench.explain.flow import flow_around
+from cudabench.explain import ptx_text
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.toolchain.sass import Function
@@ -70,43 +68,28 @@ class Merged(NamedTuple):
         return found
 
 
-_ACCESS = re.compile(
-    r"\s*(?:@!?[\w$%]+\s+)?(?P<op>ld|st)(?P<modifiers>(?:\.[\w:]+)+)\s+(?P<operands>.*?)\[\s*(?P<base>[\w$%.]+)"
-    r"\s*(?:\+\s*(?P<offset>-?\s*\w+))?\s*\](?P<after>[^;]*);"
-)
-_SPACES = ("global", "shared", "local", "const", "param")
+_ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;")
 _BITS = re.compile(r"[busf](\d+)(?:x2)?$")
-_CUTS = re.compile(r"\s*(?:[$\w]+:\s*$|(?:@!?[\w$%]+\s+)?(?:bra|brx|ret|exit|call|bar|barrier)\b|[{}]\s*$)")
 _OPCODES = {"LD": "generic", "LDG": "global", "LDS": "shared", "LDL": "local", "LDC": "const", "LDSM": "shared"}
 _OPCODES |= {"ST": "generic", "STG": "global", "STS": "shared", "STL": "local", "LDU": "global", "ULDC": "const"}
-_MOST = 32
 
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
     """Return the loads and stores among lines of a PTX text; parameters and constants are none of them."""
-    cuts, found = _cuts(tuple(ptx)), []
+    text, found = ptx_text.read(ptx), []
     for number in sorted(set(lines)):
-        match = _ACCESS.match(ptx[number - 1]) if 0 < number <= len(ptx) else None
-        if match is None:
+        row = text[number]
+        match = _ADDRESS.match(row.operands) if row.op in ("ld", "st") else None
+        if match is None or row.space in ("const", "param"):
             continue
-        modifiers = match["modifiers"].replace("::", ".").split(".")
-        space = next((m for m in modifiers if m in _SPACES), "generic")
-        if space in ("const", "param"):
-            continue
-        bits = next((int(m[1]) for part in reversed(modifiers) if (m := _BITS.match(part))), 0)
-        if modifiers[-1].endswith("x2"):
+        bits = next((int(m[1]) for part in reversed(row.words) if (m := _BITS.match(part))), 0)
+        if row.words[-1].endswith("x2"):
             bits = 32
-        times = next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 1)
-        offset = int((match["offset"] or "0").replace(" ", ""), 0)
-        op = "load" if match["op"] == "ld" else "store"
-        found.append(Access(number, space, op, match["base"], offset, bits * times // 8, bisect_right(cuts, number)))
+        times = next((int(part[1:]) for part in row.words if part in ("v2", "v4", "v8")), 1)
+        offset = int((match[2] or "0").replace(" ", ""), 0)
+        op = "load" if row.op == "ld" else "store"
+        found.append(Access(number, row.space, op, match[1], offset, bits * times // 8, text.blocks[number]))
     return found
-
-
-@lru_cache(maxsize=8)
-def _cuts(ptx: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the lines of a PTX text at which a basic block ends, ascending."""
-    return tuple(number for number, text in enumerate(ptx, 1) if _CUTS.match(text))
 
 
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
@@ -161,8 +144,8 @@ def _loaded_before(
             taken = next((one for one in moves if _covers(one, access)), None)
             if taken is None:
                 continue
-            flow = flow_around(ptx, access.ptx_line)
-            if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
+            flow = ptx_text.read(ptx).flow(access.ptx_line)
+            if flow.writes[access.base] <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
                 groups[at] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break
         else:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from cudabench.explain import executed
+from cudabench.explain.code_copies import Executions
 from cudabench.explain.machine_code import width
 from cudabench.simulator import Access
 from cudabench.toolchain.sass import Function
@@ -20,7 +21,7 @@ _LOADS = {"LDG": "global", "LDS": "shared"}
 
 
 def issued(
-    accesses: Iterable[Access], entry: str, functions: Sequence[Function], executions: executed.Executions,
+    accesses: Iterable[Access], entry: str, functions: Sequence[Function], executions: Executions,
     ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None,
 ) -> tuple[Access, ...]:  # fmt: skip
     """Return accesses with those of one kernel brought down to what its machine code loads.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
+from cudabench.explain.code_copies import Executions
 from cudabench.explain.drawings import Tile, bank_requests, of
 from cudabench.explain.machine_code import Kernel
 from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
@@ -150,7 +151,7 @@ def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
 # Machine code --------------------------------------------------------------------------------------------------------
 
 
-def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, executed.Executions]) -> tuple[LineCode, ...]:
+def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Executions]) -> tuple[LineCode, ...]:
     """Return the machine code of the kernels that a case launches, by source line, with its executions.
 
     parts: the case by source, compiled; counts: by entry, how often each PTX line ran. Empty without nvdisasm or a
@@ -164,12 +165,11 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, executed.
     for part, one in parts:
         if one.cubin is None or nvdisasm.path() is None:
             continue
-        ptx = tuple(one.ptx.split("\n"))
-        places = places_of(ptx, part.source.name)
+        places = places_of(one.lines, part.source.name)
         for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
             kernel = Kernel(entry, counts.get(entry))
             functions = nvdisasm.functions(one.cubin, kernel.entry)
-            ran = executed.count(functions, kernel.executions or {}, ptx)
+            ran = executed.count(functions, kernel.executions or {}, one.lines)
             for function, of_blocks in zip(functions, ran, strict=True):
                 for block, times in zip(function.blocks, of_blocks, strict=True):
                     for instruction in block.instructions:
