@@ -94,6 +94,13 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
     return _counted[key][2]
 
 
+def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None) -> Iterator[tuple[Block, Count]]:
+    """Yield each block of a kernel and its subroutines with its count; without counts they ran 0 times."""
+    for place, function in enumerate(functions):
+        for block in function.blocks:
+            yield block, counts[place][block.number] if counts else Count(0, 0, False)
+
+
 def _count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
     if not executions:
         return [[Count(0, 0, True)] * len(function.blocks) for function in functions]

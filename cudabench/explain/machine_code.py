@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -41,7 +41,13 @@ _OPCODES = {
         UCGABAR_WAIT WARPGROUP WARPGROUPSET USETMAXREG ELECT ENDCOLLECTIVE
     """,
 }
-_PIPE = {opcode: name for name, opcodes in _OPCODES.items() for opcode in opcodes.split()}
+
+
+def _by_opcode(names: Mapping[str, str]) -> dict[str, str]:
+    return {opcode: name for name, opcodes in names.items() for opcode in opcodes.split()}
+
+
+_PIPE = _by_opcode(_OPCODES)
 
 
 def pipe(instruction: Instruction) -> str:
@@ -66,6 +72,15 @@ ORDER = (
 _FORMATS = {
     "TF32": "tf32", "BF16": "bfloat16", "BF16_V2": "bfloat16", "F16": "float16", "E4M3": "float8", "E5M2": "float8",
 }  # fmt: skip
+_COMPUTES = _by_opcode(
+    {
+        "float32": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FFMA32I FSWZADD",
+        "float64": "DADD DMUL DFMA DMMA",
+        "int1": "BMMA BGMMA",
+        "float4": "OMMA UTCOMMA",
+        "float8": "QGMMA QMMA UTCQMMA",
+    }
+)
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
 # PTX opcodes whose short form only the source brings in, and those that the accurate functions use inside too, there
 # always with .ftz.
@@ -85,43 +100,34 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
     for function in functions:
         for instruction in function.instructions:
             lines.add(instruction.ptx_line)
-            found |= _formats(instruction)
+            found |= formats(instruction)
     text = ptx_text.read(ptx)
     if any(_approximate(text[line], line in text.inline) for line in lines):
         found.add("approximate")
     return tuple(name for name in ORDER if name in found)
 
 
-def _formats(instruction: Instruction) -> set[str]:
+def formats(instruction: Instruction) -> set[str]:
+    """Return the number formats that an instruction computes with or rounds to; 'sparse' as in `arithmetic`."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if "SP" in modifiers and "MMA" in opcode:
-        return {"sparse", *_formats(instruction._replace(modifiers=tuple(m for m in modifiers if m != "SP")))}
-    if opcode in ("FADD", "FMUL", "FFMA", "FADD2", "FMUL2", "FFMA2", "FFMA32I", "FSWZADD"):
-        return {"float32"}
-    if opcode in ("DADD", "DMUL", "DFMA", "DMMA"):
-        return {"float64"}
+        return {"sparse", *formats(instruction._replace(modifiers=tuple(m for m in modifiers if m != "SP")))}
+    if opcode in _COMPUTES:
+        return {_COMPUTES[opcode]}
     if opcode in ("IMMA", "IGMMA", "IDP", "IDP4A"):
         return {"int4" if {"S4", "U4"} & set(modifiers) and opcode == "IMMA" else "int8"}
-    if opcode in ("BMMA", "BGMMA"):
-        return {"int1"}
-    if opcode in ("OMMA", "UTCOMMA"):
-        return {"float4"}
-    if opcode in ("QGMMA", "QMMA", "UTCQMMA"):
-        return {"float8"}
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
-        narrow = [_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"]
-        return {narrow[0] if narrow else "float16"}
+        return {next((_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"), "float16")}
     if opcode in _HALVES:
-        # ptxas also moves a constant by a multiplication of zeros.
-        if opcode == "HFMA2" and sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3]) == 2:
+        # ptxas also moves a constant by a multiplication of zeros; HADD2.F32 widens a half.
+        zeros = sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3])
+        if (opcode == "HFMA2" and zeros == 2) or (opcode == "HADD2" and "F32" in modifiers):
             return set()
-        if opcode == "HADD2" and "F32" in modifiers:
-            return set()  # a half that is widened
         return {"bfloat16" if any(m.startswith("BF16") for m in modifiers) else "float16"}
     if opcode in ("F2F", "F2FP"):
         # The first format is the one that it rounds to: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
-        formats = [m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)]
-        return {_FORMATS[formats[0]]} if formats and formats[0] in _FORMATS else set()
+        first = next((m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)), "")
+        return {_FORMATS[first]} if first in _FORMATS else set()
     return set()
 
 
@@ -162,15 +168,13 @@ def local_accesses(
     """Return what a kernel loads and stores in local memory, by PTX line; without counts they run 0 times."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for place, function in enumerate(functions):
-        for block in function.blocks:
-            times = counts[place][block.number] if counts is not None else executed.Count(0, 0, False)
-            for instruction in block.instructions:
-                if instruction.opcode in ("LDL", "STL"):
-                    op = "load" if instruction.opcode == "LDL" else "store"
-                    total = sums[instruction.ptx_line, op, width(instruction), _spills(instruction, text)]
-                    total[0] += times.warps
-                    total[1] += times.lanes
+    for block, times in executed.counted(functions, counts):
+        for instruction in block.instructions:
+            if instruction.opcode in ("LDL", "STL"):
+                op = "load" if instruction.opcode == "LDL" else "store"
+                total = sums[instruction.ptx_line, op, width(instruction), _spills(instruction, text)]
+                total[0] += times.warps
+                total[1] += times.lanes
     return tuple(LocalAccess(*key, *total) for key, total in sorted(sums.items()))
 
 
@@ -292,15 +296,13 @@ def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[s
     for kernel in kernels:
         if kernel.executions is None:
             return record
-        for function, counts in zip(
-            code[kernel.entry], executed.count(code[kernel.entry], kernel.executions, lines), strict=True
-        ):
-            for block, times in zip(function.blocks, counts, strict=True):
-                warps += times.warps * len(block.instructions) + times.again
-                lanes += times.lanes * len(block.instructions) + times.again_lanes
-                for instruction in block.instructions:
-                    pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
-                pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
+        functions = code[kernel.entry]
+        for block, times in executed.counted(functions, executed.count(functions, kernel.executions, lines)):
+            warps += times.warps * len(block.instructions) + times.again
+            lanes += times.lanes * len(block.instructions) + times.again_lanes
+            for instruction in block.instructions:
+                pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
+            pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
     ran = {name: round(pipes[name]) for name in PIPES}
     return replace(
         record, instructions_executed=round(warps), threads_per_instruction=lanes / warps if warps else None, pipes=ran

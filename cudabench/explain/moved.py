@@ -31,11 +31,10 @@ def issued(
     if counts is None:
         counts = executed.count(functions, executions, ptx)
     loads: dict[int, list[tuple[str, int, bool, executed.Count]]] = defaultdict(list)
-    for function, ran in zip(functions, counts, strict=True):
-        for block, times in zip(function.blocks, ran, strict=True):
-            for one in block.instructions:
-                if one.opcode in _LOADS:
-                    loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
+    for block, times in executed.counted(functions, counts):
+        for one in block.instructions:
+            if one.opcode in _LOADS:
+                loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
     found = []
     for access in accesses:
         copies = loads.get(access.instruction) if access.op == "load" and access.kernel == entry else None

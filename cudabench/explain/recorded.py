@@ -12,7 +12,6 @@ from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.code_copies import Executions
 from cudabench.explain.drawings import Tile, bank_requests, of
-from cudabench.explain.machine_code import Kernel
 from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
@@ -167,20 +166,18 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
             continue
         places = places_of(one.lines, part.source.name)
         for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
-            kernel = Kernel(entry, counts.get(entry))
-            functions = nvdisasm.functions(one.cubin, kernel.entry)
-            ran = executed.count(functions, kernel.executions or {}, one.lines)
-            for function, of_blocks in zip(functions, ran, strict=True):
-                for block, times in zip(function.blocks, of_blocks, strict=True):
-                    for instruction in block.instructions:
-                        place = places.get(instruction.ptx_line)
-                        if place is None:
-                            continue
-                        guard = f"@{instruction.guard} " if instruction.guard else ""
-                        operands = ", ".join(instruction.operands)
-                        texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])
-                        warps[place] += times.warps  # type: ignore[assignment]
-                        lanes[place] += times.lanes  # type: ignore[assignment]
+            functions = nvdisasm.functions(one.cubin, entry)
+            ran = executed.count(functions, counts.get(entry, {}), one.lines)
+            for block, times in executed.counted(functions, ran):
+                for instruction in block.instructions:
+                    place = places.get(instruction.ptx_line)
+                    if place is None:
+                        continue
+                    guard = f"@{instruction.guard} " if instruction.guard else ""
+                    operands = ", ".join(instruction.operands)
+                    texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])
+                    warps[place] += times.warps  # type: ignore[assignment]
+                    lanes[place] += times.lanes  # type: ignore[assignment]
     every = sum(map(len, texts.values()))
     share = min(1.0, MOST_CODE / every) if every else 1.0
     return tuple(
