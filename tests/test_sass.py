@@ -497,7 +497,9 @@ def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
     """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
     name = f"k{list(ARITHMETIC).index(statement)}"
     assert statements.cubin is not None
-    record = machine_code.describe(statements.cubin, [machine_code.Kernel(name)], "sm_90", statements.ptx.splitlines())
+    image = machine_code.Image(statements.cubin, [machine_code.Kernel(name)], statements.ptx.splitlines())
+    record = machine_code.describe_all([image], "sm_90", "")
+    assert record is not None
     assert record.arithmetic == ARITHMETIC[statement]
     assert record.registers == statements.resources[name].registers
     assert record.instructions_executed is None

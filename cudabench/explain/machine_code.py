@@ -191,6 +191,18 @@ def _spills(instruction: Instruction, text: Text) -> bool:
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
+def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
+    """Return whether a barrier of the block on a line of the PTX is executed by a part of a warp while its other lanes
+    are alive: where any barrier that it became has a predicate.
+
+    Behind a branch the compiler puts WARPSYNC before it, which waits for the other lanes of the warp to come or to end.
+    synccheck of compute-sanitizer calls the first "divergent threads in warp" and says nothing of the second: on an
+    H100 in all of some thirty kernels (benchmarks/sanitizer).
+    """
+    instructions = (one for function in functions for one in function.instructions if one.ptx_line == ptx_line)
+    return any(one.opcode == "BAR" and one.guard for one in instructions)
+
+
 # ---------------------------------------------------------------------------------------------------------- the record
 
 
@@ -220,6 +232,11 @@ class Image(NamedTuple):
     kernels: Sequence[Kernel]
     ptx: Sequence[str] | None = None
 
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines of the PTX."""
+        return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
+
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts; None where as many.
@@ -228,7 +245,7 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
     """
     found = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
-        lines = cubin.ptx(image.cubin).split("\n") if image.ptx is None else image.ptx
+        lines = image.lines
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
@@ -237,73 +254,47 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
     """Return the record of all machine code that a result launches, `ptx` being what all of it was assembled from;
-    None where there is none. Errors as `describe`."""
-    records = [describe(image.cubin, image.kernels, arch, image.ptx) for image in images]
-    if not records:
-        return None
-    return replace(_together(records, arch), ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest())
+    None where there is none.
 
+    arch: 'sm_90'. Without counts of all kernels, what was executed is None. Without nvdisasm the record has what the
+    cubins alone tell.
 
-def _together(records: Sequence[MachineCode], arch: str) -> MachineCode:
-    """Return several records as one."""
-    if len(records) == 1:
-        return records[0]
-
-    def together(values: Sequence[int | None]) -> int | None:
-        return None if any(value is None for value in values) else sum(value for value in values if value is not None)
-
-    executed_all = together([record.instructions_executed for record in records])
-    lanes = sum((r.instructions_executed or 0) * (r.threads_per_instruction or 0) for r in records)
-    pipes = [record.pipes for record in records if record.pipes is not None]
-    formats = [record.arithmetic for record in records if record.arithmetic is not None]
-    return MachineCode(
-        arch=arch,
-        sha256=hashlib.sha256("".join(record.sha256 for record in records).encode()).hexdigest(),
-        registers=max((record.registers or 0 for record in records), default=0) or None,
-        spill_bytes=together([record.spill_bytes for record in records]),
-        instructions_executed=executed_all,
-        threads_per_instruction=lanes / executed_all if executed_all else None,
-        pipes={name: sum(p[name] for p in pipes) for name in PIPES} if len(pipes) == len(records) else None,
-        arithmetic=tuple(name for name in ORDER if any(name in f for f in formats))
-        if len(formats) == len(records)
-        else None,
-    )
-
-
-def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[str] | None = None) -> MachineCode:
-    """Return the record of the machine code of some kernels of one cubin together.
-
-    image: the cubin; arch: 'sm_90'; ptx: the lines of the compiler's PTX, else those that the cubin holds. Without
-    counts of all kernels, what was executed is None. Without nvdisasm the record has what the cubin alone tells, and
-    `arithmetic` is None.
-
-    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    Raises DeviceUnusable where nvdisasm refuses a cubin.
     """
-    entries = [kernel.entry for kernel in kernels]
+    if not images:
+        return None
+    entries = [(image, [kernel.entry for kernel in image.kernels]) for image in images]
+    hashes = [cubin.code_sha256(image.cubin, names) for image, names in entries]
     record = MachineCode(
         arch=arch,
-        sha256=cubin.code_sha256(image, entries),
-        registers=max((cubin.registers(image, entry) or 0 for entry in entries), default=0) or None,
+        sha256=hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest(),
+        registers=max((cubin.registers(image.cubin, one) or 0 for image, names in entries for one in names), default=0)
+        or None,
+        ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest(),
     )
     if nvdisasm.path() is None:
         return record
-    lines = cubin.ptx(image).split("\n") if ptx is None else ptx
-    code = {kernel.entry: nvdisasm.functions(image, kernel.entry) for kernel in kernels}
-    everything = [function for functions in code.values() for function in functions]
-    record = replace(record, spill_bytes=spill_bytes(everything, lines), arithmetic=arithmetic(everything, lines))
+    spilled, found = 0, set()
     warps = lanes = 0.0
     pipes: Counter[str] = Counter()
-    for kernel in kernels:
-        if kernel.executions is None:
-            return record
-        functions = code[kernel.entry]
-        for block, times in executed.counted(functions, executed.count(functions, kernel.executions, lines)):
-            warps += times.warps * len(block.instructions) + times.again
-            lanes += times.lanes * len(block.instructions) + times.again_lanes
-            for instruction in block.instructions:
-                pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
-            pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
-    ran = {name: round(pipes[name]) for name in PIPES}
+    for image in images:
+        lines = image.lines
+        for entry, executions in image.kernels:
+            functions = nvdisasm.functions(image.cubin, entry)
+            spilled += spill_bytes(functions, lines)
+            found |= set(arithmetic(functions, lines))
+            for block, times in executed.counted(functions, executed.count(functions, executions or {}, lines)):
+                warps += times.warps * len(block.instructions) + times.again
+                lanes += times.lanes * len(block.instructions) + times.again_lanes
+                for instruction in block.instructions:
+                    pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
+                pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
+    record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in found))
+    if any(kernel.executions is None for image in images for kernel in image.kernels):
+        return record
     return replace(
-        record, instructions_executed=round(warps), threads_per_instruction=lanes / warps if warps else None, pipes=ran
+        record,
+        instructions_executed=round(warps),
+        threads_per_instruction=lanes / warps if warps else None,
+        pipes={name: round(pipes[name]) for name in PIPES},
     )

@@ -11,19 +11,18 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.launchable import MAX_REGISTERS
-from cudabench.operations.flat import in_strips, striding
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces, striding
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
 # Partial sums that one thread adds one after another: by default, and at most. At a million, float32 drops so many of
 # the small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # elements that the reference converts at a time
+PIECE = 1 << 15  # that the CPU works on at a time, in its cache
 # Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
 VECTOR_THREADS = 132 * 1024
 
@@ -116,9 +115,8 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else np.float64)
     sums = []
-    for start in range(0, len(a), CHUNK):
-        d = np.subtract(a[start : start + CHUNK], b[start : start + CHUNK], dtype=wide)
-        sums.append(np.square(d).sum().item())
+    for part in pieces(slice(0, len(a)), CHUNK):
+        sums.append(np.square(np.subtract(a[part], b[part], dtype=wide)).sum().item())
     return {"out": np.sqrt(np.array([sum(sums)], dtype=np.float64))}
 
 
@@ -126,19 +124,14 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Compute with NumPy, in pieces that stay in the cache, a strip of the vectors to a thread."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else a.dtype)
-    piece = 1 << 15
     sums = []
 
     def add(strip: slice) -> None:
-        d = np.empty(piece, wide)
-        total = 0.0
-        for start in range(strip.start, min(strip.stop, len(a)), piece):
-            stop = min(start + piece, strip.stop, len(a))
-            part = d[: stop - start]
-            np.subtract(a[start:stop], b[start:stop], out=part, dtype=wide)
-            np.multiply(part, part, out=part)
-            total += float(part.sum())
-        sums.append(total)
+        room = np.empty(PIECE, wide)
+        for part in pieces(strip, PIECE):
+            d = np.subtract(a[part], b[part], out=room[: part.stop - part.start], dtype=wide)
+            np.multiply(d, d, out=d)
+            sums.append(float(d.sum()))
 
     in_strips(len(a), threads, add)
     outputs["out"][0] = np.sqrt(sum(sums))
@@ -148,10 +141,8 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sums' rounding, for any grid."""
     if problem.dtype == "int32":
         return Tolerance(2.0**-50, 0.0, "the sum is exact in 64 bits; its root rounds to double")
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    n = problem.size["n"]
     return Tolerance(
-        (8 + n**0.5) * unit,
+        (8 + problem.size["n"] ** 0.5) * unit(problem),
         0.0,
         "a root halves the relative error of a sum of n positive terms, which one long chain of additions rounds by "
         "about sqrt(n) half units in the last place",
@@ -190,9 +181,9 @@ OPERATION = Operation(
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),
     inputs=inputs,
     reference=reference,
-    baseline=Baseline("numpy.subtract, multiply and sum, 32768 elements at a time", on_cpu),
+    baseline=Baseline(f"numpy.subtract, multiply and sum, {PIECE} elements at a time", on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: 2 * problem.size["n"] * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: 2 * problem.size["n"] * itemsize(problem),
     bytes_formula="2 * N * sizeof(T)",
     flops=lambda problem: 3 * problem.size["n"],
     flops_formula="3 * N",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.inputs import Arrays, random_array
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
 
@@ -26,13 +23,6 @@ def over_picture(g: Geometry) -> Dim:
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over the picture as one long row; a constant says how many pixels a thread has."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
-
-
-def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the size of the picture that the options name; checks where the result is to go."""
-    images.check_target(options)
-    picture = images.load(options, "RGB")
-    return None if picture is None else picture.shape[:2]
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -58,8 +48,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     rgb, grey = arrays["rgb"].reshape(-1, 3), outputs["grey"].reshape(-1)
 
     def work(strip: slice) -> None:
-        for start in range(strip.start, min(strip.stop, len(grey)), PIECE):
-            piece = slice(start, min(start + PIECE, strip.stop))
+        for piece in pieces(strip, PIECE):
             weigh(rgb[piece], grey[piece])
 
     in_strips(len(grey), threads, work)
@@ -76,11 +65,6 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
     """Return the picture and its greys."""
     rows, cols = problem.size["rows"], problem.size["cols"]
     return (Buffer("rgb", (rows, cols, 3), "uint8", "in"), Buffer("grey", (rows, cols), "uint8", "out"))
-
-
-def save(problem: Problem, outputs: Arrays) -> None:
-    """Write the greys as a picture where the options say so."""
-    images.save(problem.options, outputs["grey"])
 
 
 OPERATION = Operation(
@@ -111,6 +95,6 @@ OPERATION = Operation(
     flops_formula="5 * ROWS * COLS",
     peers=(Peer("torch-compiled", "torch", "torch.compile: (21 r + 72 g + 7 b + 50) // 100", ("uint8",)),),
     options=images.OPTIONS,
-    size=size,
-    save=save,
+    size=lambda options: images.size(options, "RGB"),
+    save=lambda problem, outputs: images.save(problem.options, outputs["grey"]),
 )

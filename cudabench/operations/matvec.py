@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 ALIGNMENT = 16  # bytes that every row starts at a multiple of
 MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
@@ -23,7 +21,7 @@ CHUNK = 1 << 22  # elements that the reference converts at a time
 
 def vector(problem: Problem) -> int:
     """Return the elements in 16 bytes."""
-    return int(ALIGNMENT // np.dtype(problem.dtype).itemsize)
+    return ALIGNMENT // itemsize(problem)
 
 
 def pitch(problem: Problem) -> int:
@@ -53,7 +51,7 @@ def lanes(problem: Problem) -> int:
     return min(WARP, 1 << (vectors - 1).bit_length())
 
 
-def pieces(problem: Problem, rows: int, least: int) -> tuple[int, int]:
+def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
     """Return into how many pieces split cuts a row, and their columns: `least` at the least, `rows` rows at once."""
     cols, unit = problem.size["cols"], vector(problem)
     wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
@@ -64,12 +62,12 @@ def pieces(problem: Problem, rows: int, least: int) -> tuple[int, int]:
 def most_pieces(problem: Problem) -> int:
     """Return the most pieces that any block and number of rows cuts a row into."""
     unit = vector(problem)
-    return max(pieces(problem, rows, unit)[0] for rows in range(1, MOST_ROWS + 1))
+    return max(cut(problem, rows, unit)[0] for rows in range(1, MOST_ROWS + 1))
 
 
 def split_pieces(g: Geometry) -> tuple[int, int]:
     """Return the pieces of a row and their columns, enough for each thread of a block."""
-    return pieces(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
+    return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
 
 
 def over_pieces(g: Geometry) -> Dim:
@@ -122,28 +120,22 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     cols = problem.size["cols"]
     x = arrays["x"].astype(np.float64)
     step = max(1, CHUNK // cols)
-    strips = range(0, problem.size["rows"], step)
-    return {"y": np.concatenate([arrays["A"][at : at + step, :cols].astype(np.float64) @ x for at in strips])}
+    strips = pieces(slice(0, problem.size["rows"]), step)
+    return {"y": np.concatenate([arrays["A"][strip, :cols].astype(np.float64) @ x for strip in strips])}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Multiply with NumPy's own loops, not BLAS, whose threads nobody asked for; a strip of the rows to a thread."""
     x, y = arrays["x"], outputs["y"]
     matrix = arrays["A"][:, : len(x)]
-
-    def multiply(strip: slice) -> None:
-        np.einsum("ij,j->i", matrix[strip], x, out=y[strip])
-
-    in_strips(len(y), threads, multiply)
+    in_strips(len(y), threads, lambda strip: np.einsum("ij,j->i", matrix[strip], x, out=y[strip]))
 
 
 def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sum's rounding."""
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    cols = problem.size["cols"]
     return Tolerance(
-        4 * unit,
-        4 * cols * unit,
+        4 * unit(problem),
+        4 * problem.size["cols"] * unit(problem),
         "partial sums of c products in (-1, 1) are about sqrt(c) / 3, and each addition rounds by up to half a unit in "
         "their last place: about c / 7 units together where one thread adds a row, four c in the rarest of 10^9 rows",
     )
@@ -212,10 +204,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline("numpy.einsum('ij,j->i', A, x), without BLAS", on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: (
-        (problem.size["rows"] * problem.size["cols"] + problem.size["rows"] + problem.size["cols"])
-        * np.dtype(problem.dtype).itemsize
-    ),
+    bytes=lambda problem: ((problem.size["rows"] + 1) * (problem.size["cols"] + 1) - 1) * itemsize(problem),
     bytes_formula="(ROWS * COLS + ROWS + COLS) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["rows"] * problem.size["cols"],
     flops_formula="2 * ROWS * COLS",
