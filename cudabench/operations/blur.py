@@ -5,7 +5,7 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from cudabench.operations import images
 from cudabench.operations.flat import in_strips, pieces
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
-from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MAX_RADIUS = 1000
@@ -51,11 +51,6 @@ def channels(problem: Problem) -> int:
 
 
 # Geometry ------------------------------------------------------------------------------------------------------------
-
-
-def wide(g: Geometry) -> dict[str, str]:
-    """Return the columns of a thread of the rung before the last: 16 bytes of floats, 8 of bytes."""
-    return {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)}
 
 
 def columns(g: Geometry) -> int:
@@ -178,12 +173,6 @@ def over_bands(g: Geometry) -> Dim:
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
 
-def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
-    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
-    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
-
-
 def banded(g: Geometry) -> str | None:
     """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
@@ -270,16 +259,6 @@ def tolerance(problem: Problem) -> Tolerance:
     return Tolerance(((2 * radius(problem) + 1) ** 2 + 2) * unit(problem), 0.0, reason)
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the picture and the blurred one."""
-    return (Buffer("in", shape(problem), problem.dtype, "in"), Buffer("out", shape(problem), problem.dtype, "out"))
-
-
-def arguments(problem: Problem) -> tuple[object, ...]:
-    """Return the arguments of all rungs."""
-    return ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"]))
-
-
 def elements(problem: Problem) -> int:
     """Return the elements of the picture."""
     return problem.size["rows"] * problem.size["cols"] * channels(problem)
@@ -321,7 +300,7 @@ OPERATION = Operation(
             over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
             refuses=lambda g: slides(g, g["WIDE"]),
-            defines=wide,
+            defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},  # bytes: 8 of them
         ),
         Kernel(
             "strip",
@@ -358,7 +337,8 @@ OPERATION = Operation(
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
             defines=paired,
-            launches=bands,
+            # For rows that are not ragged.
+            shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
             dtypes=("uint8",),
             architecture="sm_80",
         ),
@@ -377,8 +357,11 @@ OPERATION = Operation(
             defines=stacked,
         ),
     ),
-    buffers=buffers,
-    arguments=arguments,
+    buffers=lambda problem: (
+        Buffer("in", shape(problem), problem.dtype, "in"),
+        Buffer("out", shape(problem), problem.dtype, "out"),
+    ),
+    arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
     reference=reference,
     baseline=Baseline("numpy, sums along rows, then along columns, in strips", on_cpu),

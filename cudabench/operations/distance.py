@@ -5,7 +5,7 @@ Every rung leaves a partial sum a block in device memory; the second pass, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from cudabench.operations.flat import in_strips, pieces, striding
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import Dim, Launch
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
 # Partial sums that one thread adds one after another: by default, and at most. At a million, float32 drops so many of
@@ -25,16 +25,6 @@ CHUNK = 1 << 22  # elements that the reference converts at a time
 PIECE = 1 << 15  # that the CPU works on at a time, in its cache
 # Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
 VECTOR_THREADS = 132 * 1024
-
-
-def sum_type(problem: Problem) -> str:
-    """Return the type that squares are summed in: exact for integers."""
-    return "int64" if problem.dtype == "int32" else problem.dtype
-
-
-def out_type(problem: Problem) -> str:
-    """Return the type of the distance."""
-    return "float64" if problem.dtype == "int32" else problem.dtype
 
 
 # Launches ------------------------------------------------------------------------------------------------------------
@@ -50,7 +40,6 @@ by_element = in_short_chains(striding())
 over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
 # All that 132 SMs hold, for the rung whose threads have less under way.
 over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
-UNROLLED = {"UNROLL": number(1, MAX_REGISTERS // 8)}
 
 
 def check_partials(grid: Dim, block: Dim) -> None:
@@ -61,39 +50,30 @@ def check_partials(grid: Dim, block: Dim) -> None:
         raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
 
 
-def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[str, Rule] | None = None) -> Kernel:
-    """Return a rung of two launches: the partial sums, then one block that adds them."""
+def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:
+    """Return a rung: its last block finishes, or another launch of one block that adds the partial sums.
+
+    unroll: what UNROLL is where the chapter's own is not meant.
+    """
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         check_partials(grid, g.block)
-        return (
-            Launch(function, grid, g.block, ("a", "b", "partial", np.int32(g.size["n"]))),
-            Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]))),
-        )
+        n = np.int32(g.size["n"])
+        if passes == 1:
+            return (Launch(function, grid, g.block, ("a", "b", "partial", "arrived", "out", n)),)
+        finish = Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0])))
+        return (Launch(function, grid, g.block, ("a", "b", "partial", n)), finish)
 
-    return Kernel(name, function, (256,), grid, any_grid=True, constants=constants or {}, launches=launches)
-
-
-def one_pass(
-    name: str, block: int, grid: Callable[[Geometry], Dim], defines: Mapping[str, str] | None = None
-) -> Kernel:
-    """Return a rung of one launch, whose last block finishes."""
-    function = "distance_" + name.replace("-", "_")
-
-    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        check_partials(grid, g.block)
-        arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
-        return (Launch(function, grid, g.block, arguments),)
-
+    constants = {} if grid is by_element else {"UNROLL": number(1, MAX_REGISTERS // 8)}
     return Kernel(
         name,
         function,
         (block,),
         grid,
         any_grid=True,
-        constants=UNROLLED,
-        defines=lambda g: dict(defines or {}),
+        constants=constants,
+        defines=lambda g: {"UNROLL": unroll} if unroll else {},
         launches=launches,
     )
 
@@ -149,18 +129,6 @@ def tolerance(problem: Problem) -> Tolerance:
     )
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the vectors, the distance, and scratch: a partial sum a block and the count of finished blocks."""
-    shape = (problem.size["n"],)
-    return (
-        Buffer("a", shape, problem.dtype, "in"),
-        Buffer("b", shape, problem.dtype, "in"),
-        Buffer("out", (1,), out_type(problem), "out"),
-        Buffer("partial", (MAX_PARTIALS,), sum_type(problem), "scratch"),
-        Buffer("arrived", (1,), "uint32", "scratch"),
-    )
-
-
 OPERATION = Operation(
     name="distance",
     summary="out = sqrt(sum of (a[i] - b[i])^2)",
@@ -170,14 +138,21 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "int32": "int", "float64": "double"},
     kernels=(
-        two_passes("two-pass", by_element),
-        two_passes("shuffle", by_element),
-        two_passes("vector", over_vectors, UNROLLED),
-        one_pass("single-pass", 256, over_vectors),
-        one_pass("streamed", 512, over_more_vectors, {"UNROLL": "2"}),
-        one_pass("released", 512, over_more_vectors, {"UNROLL": "2"}),
+        rung("two-pass", 256, by_element, passes=2),
+        rung("shuffle", 256, by_element, passes=2),
+        rung("vector", 256, over_vectors, passes=2),
+        rung("single-pass", 256, over_vectors),
+        rung("streamed", 512, over_more_vectors, unroll="2"),
+        rung("released", 512, over_more_vectors, unroll="2"),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("a", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("b", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("out", (1,), "float64" if problem.dtype == "int32" else problem.dtype, "out"),
+        # A partial sum a block, exact for integers, and the count of finished blocks.
+        Buffer("partial", (MAX_PARTIALS,), "int64" if problem.dtype == "int32" else problem.dtype, "scratch"),
+        Buffer("arrived", (1,), "uint32", "scratch"),
+    ),
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),
     inputs=inputs,
     reference=reference,

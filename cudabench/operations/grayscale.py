@@ -61,12 +61,6 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     return {"grey": grey}
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the picture and its greys."""
-    rows, cols = problem.size["rows"], problem.size["cols"]
-    return (Buffer("rgb", (rows, cols, 3), "uint8", "in"), Buffer("grey", (rows, cols), "uint8", "out"))
-
-
 OPERATION = Operation(
     name="grayscale",
     summary="grey = 0.21 r + 0.72 g + 0.07 b of each pixel",
@@ -81,7 +75,10 @@ OPERATION = Operation(
         Kernel("dot", "grayscale_dot", (16, 16), over_pixels("FEW")),
         Kernel("vector", "grayscale_vector", (16, 16), over_pixels("MANY")),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("rgb", (problem.size["rows"], problem.size["cols"], 3), "uint8", "in"),
+        Buffer("grey", (problem.size["rows"], problem.size["cols"]), "uint8", "out"),
+    ),
     arguments=lambda problem: ("rgb", "grey", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
     reference=reference,

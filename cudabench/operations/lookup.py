@@ -79,17 +79,6 @@ def tolerance(problem: Problem) -> Tolerance:
     return Tolerance((TAPS * TAPS + 1) * unit(problem), 0.0, reason)
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the table, the filter, the indices and the results."""
-    n, dtype = problem.size["n"], problem.dtype
-    return (
-        Buffer("table", (WIDTH, WIDTH), dtype, "in"),
-        Buffer("filter", (TAPS * TAPS,), dtype, "in"),
-        Buffer("index", (n,), "int32", "in"),
-        Buffer("out", (n,), dtype, "out"),
-    )
-
-
 def moved(problem: Problem) -> int:
     """Return the bytes that must move: indices and results, and the table and the filter once."""
     return problem.size["n"] * (4 + itemsize(problem)) + (WIDTH * WIDTH + TAPS * TAPS) * itemsize(problem)
@@ -113,7 +102,12 @@ OPERATION = Operation(
         fetching("texture-1d", (WIDTH * WIDTH,), linear=True),
         fetching("texture-2d", (WIDTH, WIDTH), linear=False),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("table", (WIDTH, WIDTH), problem.dtype, "in"),
+        Buffer("filter", (TAPS * TAPS,), problem.dtype, "in"),
+        Buffer("index", (problem.size["n"],), "int32", "in"),
+        Buffer("out", (problem.size["n"],), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("table", "filter", "index", "out", np.int32(problem.size["n"])),
     inputs=inputs,
     reference=reference,

@@ -13,8 +13,7 @@ from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.operations import blas
 from cudabench.operations.inputs import Arrays, random_array, unit
-from cudabench.operations.rules import in_registers, number
-from cudabench.operations.warps import MAX_WARPS, needs_warps
+from cudabench.operations.rules import MAX_WARPS, in_registers, needs_warps, number
 from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 

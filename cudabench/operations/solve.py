@@ -15,8 +15,7 @@ from cudabench.errors import CudabenchError
 from cudabench.launchable import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
 from cudabench.operations.inputs import Arrays, itemsize, unit
-from cudabench.operations.rules import in_registers, number
-from cudabench.operations.warps import needs_warps
+from cudabench.operations.rules import in_registers, needs_warps, number
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 

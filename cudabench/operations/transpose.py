@@ -170,12 +170,6 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     in_strips(len(out), threads, lambda strip: np.copyto(out[strip], matrix[strip]))
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the input, ROWS x COLS, and the output, COLS x ROWS."""
-    rows, cols = problem.size["rows"], problem.size["cols"]
-    return (Buffer("in", (rows, cols), problem.dtype, "in"), Buffer("out", (cols, rows), problem.dtype, "out"))
-
-
 # float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
 TYPES = {
     "float32": "float",
@@ -260,7 +254,10 @@ OPERATION = Operation(
             defines=fetched_tiles,
         ),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("in", (problem.size["rows"], problem.size["cols"]), problem.dtype, "in"),
+        Buffer("out", (problem.size["cols"], problem.size["rows"]), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
     reference=lambda problem, arrays: {"out": np.ascontiguousarray(arrays["in"].T)},

@@ -25,12 +25,6 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     in_strips(len(c), threads, lambda strip: np.add(a[strip], b[strip], out=c[strip]))
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the three vectors."""
-    shape, dtype = (problem.size["n"],), problem.dtype
-    return (Buffer("a", shape, dtype, "in"), Buffer("b", shape, dtype, "in"), Buffer("c", shape, dtype, "out"))
-
-
 OPERATION = Operation(
     name="vecadd",
     summary="c[i] = a[i] + b[i]",
@@ -44,7 +38,11 @@ OPERATION = Operation(
         Kernel("grid-stride", "vecadd_grid_stride", (256,), striding(), any_grid=True),
         Kernel("vector", "vecadd_vector", (256,), one_each("VEC")),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("a", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("b", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("c", (problem.size["n"],), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("a", "b", "c", np.int32(problem.size["n"])),
     inputs=inputs,
     # One IEEE addition is correctly rounded, so no higher precision is needed.
