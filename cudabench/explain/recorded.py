@@ -8,11 +8,13 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.code_copies import Executions
-from cudabench.explain.drawings import Tile, bank_requests, of
-from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
+from cudabench.explain.drawings import Tile, bank_requests, elements, of
+from cudabench.records.launch import WARP
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
 from cudabench.toolchain import nvdisasm
@@ -44,9 +46,7 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
 
     tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
     """
-    by_order: dict[int, Step] = {}
-    for order, step, warps in (*_global(trace, case, buffers), *_shared(trace, tiles)):
-        by_order[order] = replace(step, warps=warps)
+    by_order = dict([*_global(trace, case, buffers), *_shared(trace, tiles)])
     kept: list[Step] = []
     runs = 0
     for _, step in sorted(by_order.items()):
@@ -57,31 +57,21 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     return tuple(kept)
 
 
-_Found = Iterable[tuple[int, Step, tuple[WarpElements, ...]]]
+_Found = Iterable[tuple[int, Step]]
 
 
 def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
-    import numpy as np
-
-    named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
     x, y, _ = case.launches[0].block
     order: dict[int, Step] = {}
     lanes: dict[int, dict[tuple[tuple[int, int, int], int], dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for event in trace.accesses:
-        if event.argument < 0:
-            continue
-        argument = case.launches[0].arguments[event.argument]
-        buffer = named[argument.buffer if isinstance(argument, (Rows, Surface, Texture, TensorMap)) else argument]
-        itemsize = np.dtype(buffer.dtype).itemsize
+    for event, buffer, element in elements(trace, case, buffers):
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
-        order.setdefault(
-            event.order,
-            Step(event.line, event.op, "global", buffer.name, buffer.shape, max(event.width // itemsize, 1), ()),
-        )
-        lanes[event.order][event.block, thread // WARP][thread % WARP] = event.offset // itemsize
+        each = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
+        order.setdefault(event.order, Step(event.line, event.op, "global", buffer.name, buffer.shape, each, ()))
+        lanes[event.order][event.block, thread // WARP][thread % WARP] = element
     for number, step in order.items():
         warps = tuple(WarpElements(block, warp, _runs(of)) for (block, warp), of in lanes[number].items())
-        yield number, step, warps
+        yield number, replace(step, warps=warps)
 
 
 def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
@@ -92,24 +82,15 @@ def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
         tile = of(requests[0], tiles)
         if tile is None:
             continue
-        warps = tuple(
-            WarpElements(
-                request.block,
-                request.warp,
-                _runs(
-                    {
-                        lane: (address - tile.start) // tile.itemsize
-                        for lane, address in enumerate(request.addresses)
-                        if address is not None
-                    }
-                ),
-            )
-            for request in requests
-        )
+        warps = []
+        for request in requests:
+            places = ((lane, a - tile.start) for lane, a in enumerate(request.addresses) if a is not None)
+            runs = _runs({lane: place // tile.itemsize for lane, place in places})
+            warps.append(WarpElements(request.block, request.warp, runs))
         shape = tile.shape or (tile.nbytes // tile.itemsize,)
         first = requests[0]
         each = max(first.width // tile.itemsize, 1)
-        yield number, Step(first.line, first.op, "shared", tile.name, shape, each, ()), warps
+        yield number, Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps))
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
