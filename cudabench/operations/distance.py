@@ -42,14 +42,6 @@ over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THR
 over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
-def check_partials(grid: Dim, block: Dim) -> None:
-    """Raise UsageError for a grid whose partial sums have no room, or are too many for one block to add in turn."""
-    most = min(MAX_PARTIALS, LONGEST_CHAIN * block[0])
-    if grid[0] > most:
-        why = "there is room for" if most == MAX_PARTIALS else f"a block of {block[0]} adds without losing small ones"
-        raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
-
-
 def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:
     """Return a rung: its last block finishes, or another launch of one block that adds the partial sums.
 
@@ -58,7 +50,12 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        check_partials(grid, g.block)
+        # The partial sums need room, and one block adds them in turn.
+        most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
+        if grid[0] > most:
+            adds = f"a block of {g.block[0]} adds without losing small ones"
+            why = "there is room for" if most == MAX_PARTIALS else adds
+            raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
         n = np.int32(g.size["n"])
         if passes == 1:
             return (Launch(function, grid, g.block, ("a", "b", "partial", "arrived", "out", n)),)

@@ -15,11 +15,6 @@ from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operat
 PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
 
 
-def over_picture(g: Geometry) -> Dim:
-    """Return a two-dimensional grid of one pixel a thread."""
-    return (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1)
-
-
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over the picture as one long row; a constant says how many pixels a thread has."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
@@ -70,7 +65,12 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"uint8": "unsigned char"},
     kernels=(
-        Kernel("naive", "grayscale_naive", (16, 16), over_picture),
+        Kernel(
+            "naive",
+            "grayscale_naive",
+            (16, 16),
+            lambda g: (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1),
+        ),
         Kernel("words", "grayscale_words", (16, 16), over_pixels("FEW")),
         Kernel("dot", "grayscale_dot", (16, 16), over_pixels("FEW")),
         Kernel("vector", "grayscale_vector", (16, 16), over_pixels("MANY")),

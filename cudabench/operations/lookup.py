@@ -79,11 +79,6 @@ def tolerance(problem: Problem) -> Tolerance:
     return Tolerance((TAPS * TAPS + 1) * unit(problem), 0.0, reason)
 
 
-def moved(problem: Problem) -> int:
-    """Return the bytes that must move: indices and results, and the table and the filter once."""
-    return problem.size["n"] * (4 + itemsize(problem)) + (WIDTH * WIDTH + TAPS * TAPS) * itemsize(problem)
-
-
 OPERATION = Operation(
     name="lookup",
     summary="out[i] = table[index[i]] and its neighbours, under a filter of 3 x 3 weights",
@@ -113,7 +108,8 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline("numpy, nine times table[y, x] * weight", on_cpu),
     tolerance=tolerance,
-    bytes=moved,
+    # Indices and results, and the table and the filter once.
+    bytes=lambda problem: problem.size["n"] * (4 + itemsize(problem)) + (WIDTH**2 + TAPS**2) * itemsize(problem),
     bytes_formula=f"N * (4 + sizeof(T)) + ({WIDTH}^2 + {TAPS * TAPS}) * sizeof(T)",
     flops=lambda problem: 2 * TAPS * TAPS * problem.size["n"],
     flops_formula=f"{2 * TAPS * TAPS} * N",

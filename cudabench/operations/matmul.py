@@ -261,12 +261,6 @@ def arguments(problem: Problem) -> tuple[Any, ...]:
     return ("a", "b", "c", *(np.int32(problem.size[name]) for name in "mkn"))
 
 
-def moved(problem: Problem) -> int:
-    """Return the bytes of the three matrices: each element moves at least once."""
-    m, n, k = (problem.size[name] for name in "mnk")
-    return (m * k + k * n + m * n) * np.dtype(storage(problem)).itemsize
-
-
 STRIP = {"STRIP": number(1, 1024)}
 STAGED = {"XSTAGES": number(2, 16), **STRIP}
 IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP}
@@ -431,7 +425,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline(blas.named("numpy.matmul(a, b, out=c)"), on_cpu),
     tolerance=tolerance,
-    bytes=moved,
+    bytes=lambda problem: sum(buffer.nbytes for buffer in buffers(problem)),
     bytes_formula="(M * K + K * N + M * N) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["m"] * problem.size["n"] * problem.size["k"],
     flops_formula="2 * M * N * K",

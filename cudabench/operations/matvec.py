@@ -59,20 +59,9 @@ def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
     return cdiv(cols, columns), columns
 
 
-def most_pieces(problem: Problem) -> int:
-    """Return the most pieces that any block and number of rows cuts a row into."""
-    unit = vector(problem)
-    return max(cut(problem, rows, unit)[0] for rows in range(1, MOST_ROWS + 1))
-
-
 def split_pieces(g: Geometry) -> tuple[int, int]:
     """Return the pieces of a row and their columns, enough for each thread of a block."""
     return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
-
-
-def over_pieces(g: Geometry) -> Dim:
-    """Return a grid of one block a piece of ROWS rows."""
-    return (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1)
 
 
 def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
@@ -85,16 +74,6 @@ def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
     if count > 1:
         launches.append(Launch("matvec_join", over_rows(g, 1), g.block, ("partial", "y", rows, np.int32(count))))
     return launches
-
-
-def short(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for short rows, with the lanes of a row."""
-    return (Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem)))),)
-
-
-def folded(g: Geometry) -> dict[str, str]:
-    """Return the rows of a lane of the last rung: as many as a row has lanes."""
-    return {"ROWS": str(min(lanes(g.problem), MOST_ROWS))}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -141,17 +120,6 @@ def tolerance(problem: Problem) -> Tolerance:
     )
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return matrix, vector, product, and scratch for the pieces of split rows."""
-    rows, cols, dtype = problem.size["rows"], problem.size["cols"], problem.dtype
-    return (
-        Buffer("A", (rows, pitch(problem)), dtype, "in"),
-        Buffer("x", (cols,), dtype, "in"),
-        Buffer("y", (rows,), dtype, "out"),
-        Buffer("partial", (rows, most_pieces(problem)), dtype, "scratch"),
-    )
-
-
 def arguments(problem: Problem) -> tuple[object, ...]:
     """Return the arguments of all rungs; some have more behind them."""
     rows, cols = problem.size["rows"], problem.size["cols"]
@@ -182,7 +150,7 @@ OPERATION = Operation(
             "split",
             "matvec_split",
             (256,),
-            over_pieces,
+            lambda g: (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=split,
@@ -194,11 +162,31 @@ OPERATION = Operation(
             lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
-            launches=short,
+            launches=lambda g, grid: [
+                Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
+            ],
         ),
-        Kernel("fold", "matvec_fold", (256,), lambda g: over_rows(g, WARP), refuses=needs_warp, defines=folded),
+        Kernel(
+            "fold",
+            "matvec_fold",
+            (256,),
+            lambda g: over_rows(g, WARP),
+            refuses=needs_warp,
+            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # of a lane: as many as a row has lanes
+        ),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("A", (problem.size["rows"], pitch(problem)), problem.dtype, "in"),
+        Buffer("x", (problem.size["cols"],), problem.dtype, "in"),
+        Buffer("y", (problem.size["rows"],), problem.dtype, "out"),
+        # Room for the pieces of split rows, whatever the block and the rows at once.
+        Buffer(
+            "partial",
+            (problem.size["rows"], max(cut(problem, rows, vector(problem))[0] for rows in range(1, MOST_ROWS + 1))),
+            problem.dtype,
+            "scratch",
+        ),
+    ),
     arguments=arguments,
     inputs=inputs,
     reference=reference,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -118,17 +118,8 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     return launches
 
 
-class Panel(NamedTuple):
-    """A panel: its first column, its columns, the rows in each thread's registers (0: none), its blocks."""
-
-    col: int
-    cols: int
-    holds: int
-    blocks: int
-
-
 def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return the columns of a panel with so many rows, the rows that each thread holds, and the blocks.
+    """Return the columns of a panel with so many rows, the rows in each thread's registers (0: none), and the blocks.
 
     The first panel is a cluster's however small it is: so a small matrix, as the simulator takes it, has one, too.
     """
@@ -140,14 +131,13 @@ def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
     return g.call("COLUMNS", holds) if holds else 1, holds, 1
 
 
-def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[Panel]:
-    """Yield the panels of the OUTER columns from `outer` on."""
-    n = g.size["n"]
-    end = min(outer + g["OUTER"], n)
+def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and what `panel` says."""
+    end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
-        cols, holds, blocks = panel(g, n - outer, cluster)
+        cols, holds, blocks = panel(g, g.size["n"] - outer, cluster)
         cols = min(cols, end - outer)
-        yield Panel(outer, cols, holds, blocks)
+        yield outer, cols, holds, blocks
         outer += cols
 
 
@@ -174,13 +164,13 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
             return Launch("solve_spread" + suffix, (cdiv(n - done, rows), 1, 1), (threads, 1, 1), arguments)
 
         order = list(panels(g, outer, cluster))
-        launches.append(spread(outer, 0, order[0].cols))
+        launches.append(spread(outer, 0, order[0][1]))
         for i, (col, cols, holds, blocks) in enumerate(order):
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
             arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
             eliminate = "solve_panel" if blocks == 1 else "solve_panel_cluster"
             launches.append(Launch(eliminate, (blocks, 1, 1), (g["PANEL"], 1, 1), arguments))
-            launches.append(spread(col, cols, order[i + 1].cols if i + 1 < len(order) else 0))
+            launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
         first = (outer + outer_cols) // g["VEC"] * g["VEC"]
         lift = (_flat(pitch - first, g)[0], outer_cols, 1)
         launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
