@@ -20,7 +20,7 @@ import pytest
 from cudabench import operations, simulator
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, lane_equations, machine_code, merged, moved
+from cudabench.explain import executed, lane_equations, machine_code, merged
 from cudabench.measure import context, floors
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
@@ -409,9 +409,9 @@ def test_a_load_that_ptxas_moved_counts_as_often_as_it_runs() -> None:
     loads = [access._replace(merged=0) for access in report.accesses if access.instruction == load]
     for lanes, warps, requests in ((128, 4, 4), (96, 3, 3), (96, 4, 4), (0, 0, 4)):
         counts = [[executed.Count(warps, lanes, True)] * len(functions[0].blocks)]
-        (found,) = moved.issued(loads, entry, functions, lines, ptx.splitlines(), counts)
+        (found,) = merged.moved(loads, entry, functions, lines, ptx.splitlines(), counts)
         assert (found.requests, found.sectors) == (requests, 4 * requests)
-        assert found.inexact == (moved.REASON if lanes == 96 else None)
+        assert found.inexact == (merged.MOVED if lanes == 96 else None)
 
 
 # The tool ------------------------------------------------------------------------------------------------------------

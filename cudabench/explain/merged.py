@@ -1,4 +1,4 @@
-"""Memory accesses that ptxas merged: which accesses of the PTX one machine instruction does.
+"""Memory accesses that ptxas merged or moved: which accesses of the PTX one machine instruction does, and how often.
 
 An access that ptxas merged has no instruction of its own. It belongs to one of the same space and kind whose PTX names
 the same base register, in the same basic block, and which is wide enough to cover its offset: a load of 16 bytes does
@@ -13,9 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cudabench.explain import ptx_text
+from cudabench.explain import executed, ptx_text
+from cudabench.explain.code_copies import Executions
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
+from cudabench.simulator.report import Access as Counted
 from cudabench.toolchain.sass import Function
 
 
@@ -70,6 +72,8 @@ class Merged(NamedTuple):
 
 _ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;")
 _BITS = re.compile(r"[busf](\d+)(?:x2)?$")
+MOVED = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
+_LOADS = {"LDG": "global", "LDS": "shared"}
 _OPCODES = {"LD": "generic", "LDG": "global", "LDS": "shared", "LDL": "local", "LDC": "const", "LDSM": "shared"}
 _OPCODES |= {"ST": "generic", "STG": "global", "STS": "shared", "STL": "local", "LDU": "global", "ULDC": "const"}
 
@@ -141,7 +145,8 @@ def _loaded_before(
             if access.op != "load" or group.leader not in leaders:
                 continue
             moves = (group, _whole(group, widths[group.leader]))
-            taken = next((one for one in moves if _covers(one, access)), None)
+            end = access.offset + access.bytes
+            taken = next((one for one in moves if one.offset <= access.offset and end <= one.offset + one.bytes), None)
             if taken is None:
                 continue
             flow = ptx_text.read(ptx).flow(access.ptx_line)
@@ -151,10 +156,6 @@ def _loaded_before(
         else:
             left.append(access)
     return left
-
-
-def _covers(group: Group, access: Access) -> bool:
-    return group.offset <= access.offset and access.offset + access.bytes <= group.offset + group.bytes
 
 
 def _whole(group: Group, total: int) -> Group:
@@ -195,3 +196,36 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     lines = (leader.ptx_line, *(access.ptx_line for access in inside))
     moved = max(total, leader.bytes) if inside else leader.bytes
     return Group(leader.ptx_line, lines, start, start - leader.offset, moved)
+
+
+def moved(
+    accesses: Iterable[Counted], entry: str, functions: Sequence[Function], executions: Executions,
+    ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None,
+) -> tuple[Counted, ...]:  # fmt: skip
+    """Return accesses with those of one kernel brought down to what its machine code loads behind a branch.
+
+    A loop that loads for its next turn loads once too often; where nothing else reads that, ptxas moves the load behind
+    the branch that leaves the loop. The simulator executes the PTX, and counts it there.
+
+    functions, executions, ptx: as for `executed.count`, whose result `counts` is where it is there already.
+    """
+    if counts is None:
+        counts = executed.count(functions, executions, ptx)
+    loads: dict[int, list[tuple[str, int, bool, executed.Count]]] = defaultdict(list)
+    for block, times in executed.counted(functions, counts):
+        for one in block.instructions:
+            if one.opcode in _LOADS:
+                loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
+    found = []
+    for access in accesses:
+        copies = loads.get(access.instruction) if access.op == "load" and access.kernel == entry else None
+        written = executions.get(access.instruction)
+        if copies and written and access.requests and not access.merged:
+            alike = all((space, size) == (access.space, access.bytes) for space, size, _, _ in copies)
+            sure = all(times.sure and not guarded for _, _, guarded, times in copies)
+            lanes = sum(times.lanes for _, _, _, times in copies)
+            if alike and sure and 0 < lanes < written.lanes:
+                share = sum(times.warps for _, _, _, times in copies) / written.warps
+                access = (access.times(share) if share < 1 else access)._replace(inexact=MOVED)
+        found.append(access)
+    return tuple(found)

@@ -9,7 +9,7 @@ from math import prod
 
 from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
-from cudabench.explain import lower_bounds, merged, moved
+from cudabench.explain import lower_bounds, merged
 from cudabench.explain.card_rates import launch_of
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import occupancy
@@ -54,7 +54,7 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
             executions = run.report.executed.get(entry)
             if executions and compiled.cubin is not None:
                 code = nvdisasm.functions(compiled.cubin, entry)
-                accesses = moved.issued(accesses, entry, code, executions, compiled.lines)
+                accesses = merged.moved(accesses, entry, code, executions, compiled.lines)
     return replace(run, report=run.report._replace(accesses=accesses))
 
 

@@ -5,7 +5,7 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from cudabench.operations import images
 from cudabench.operations.flat import in_strips, pieces
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
-from cudabench.records.launch import WARP, Dim, cdiv
+from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MAX_RADIUS = 1000
@@ -173,6 +173,12 @@ def over_bands(g: Geometry) -> Dim:
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
 
+def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
+    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
+    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
+
+
 def banded(g: Geometry) -> str | None:
     """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
@@ -259,6 +265,11 @@ def tolerance(problem: Problem) -> Tolerance:
     return Tolerance(((2 * radius(problem) + 1) ** 2 + 2) * unit(problem), 0.0, reason)
 
 
+def arguments(problem: Problem) -> tuple[object, ...]:
+    """Return the arguments of all rungs."""
+    return ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"]))
+
+
 def elements(problem: Problem) -> int:
     """Return the elements of the picture."""
     return problem.size["rows"] * problem.size["cols"] * channels(problem)
@@ -337,8 +348,7 @@ OPERATION = Operation(
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
             defines=paired,
-            # For rows that are not ragged.
-            shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
+            launches=bands,
             dtypes=("uint8",),
             architecture="sm_80",
         ),
@@ -361,7 +371,7 @@ OPERATION = Operation(
         Buffer("in", shape(problem), problem.dtype, "in"),
         Buffer("out", shape(problem), problem.dtype, "out"),
     ),
-    arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
+    arguments=arguments,
     inputs=inputs,
     reference=reference,
     baseline=Baseline("numpy, sums along rows, then along columns, in strips", on_cpu),
