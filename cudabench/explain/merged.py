@@ -74,8 +74,7 @@ _ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;"
 _BITS = re.compile(r"[busf](\d+)(?:x2)?$")
 MOVED = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
 _LOADS = {"LDG": "global", "LDS": "shared"}
-_OPCODES = {"LD": "generic", "LDG": "global", "LDS": "shared", "LDL": "local", "LDC": "const", "LDSM": "shared"}
-_OPCODES |= {"ST": "generic", "STG": "global", "STS": "shared", "STL": "local", "LDU": "global", "ULDC": "const"}
+_OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG", "STS", "STL")
 
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
@@ -101,12 +100,11 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
 
     functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
     """
-    widths: dict[int, int] = {}
+    widths: dict[int, int] = defaultdict(int)
     for function in functions:
-        for instruction in function.instructions:
-            if instruction.opcode in _OPCODES:
-                line = instruction.ptx_line
-                widths[line] = max(widths.get(line, 0), width(instruction))
+        for one in function.instructions:
+            if one.opcode in _OPCODES:
+                widths[one.ptx_line] = max(widths[one.ptx_line], width(one))
     families: dict[tuple[str, str, str, int], list[Access]] = defaultdict(list)
     for access in accesses(ptx, lines):
         families[access.space, access.op, access.base, access.block].append(access)
@@ -194,8 +192,8 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     for access in inside:
         missing.remove(access)
     lines = (leader.ptx_line, *(access.ptx_line for access in inside))
-    moved = max(total, leader.bytes) if inside else leader.bytes
-    return Group(leader.ptx_line, lines, start, start - leader.offset, moved)
+    size = max(total, leader.bytes) if inside else leader.bytes
+    return Group(leader.ptx_line, lines, start, start - leader.offset, size)
 
 
 def moved(
