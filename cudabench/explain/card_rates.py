@@ -10,8 +10,8 @@ from math import prod
 from cudabench.cards.datasheets import L2_SLICE
 from cudabench.cards.load import Card
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
-from cudabench.toolchain.sass import Instruction
 
 CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 # Of what an empty launch took on one card: another H200 transposed 256 x 256 floats in 4.35 us, of which 0.4 us are its

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cudabench.compile import cubin, nvdisasm
+from cudabench.compile.record import Compiled
 from cudabench.errors import UsageError
 from cudabench.explain import machine_code, ptx_text
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.records.revisions import CodeFigures
-from cudabench.toolchain import cubin, nvdisasm
-from cudabench.toolchain.record import Compiled
 
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
 _BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants that is not the arguments'

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.explain import ptx_text
 from cudabench.explain.lane_equations import Key
 from cudabench.explain.ptx_text import Flow, Line, Loop
 from cudabench.simulator.report import Executed
-from cudabench.toolchain.sass import Block, Function, Instruction
 
 Executions = Mapping[int, Executed]  # how often each PTX line ran
 _Copies = dict[int, Counter[tuple[str, int]]]  # by PTX line: its machine instructions in each block of a function

@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function
 from cudabench.explain import executed, machine_code, ptx_text
 from cudabench.explain.code_copies import Executions
 from cudabench.source.words import macros_of, without_remarks, words_of
-from cudabench.toolchain.sass import Function
 
 
 class Costly(NamedTuple):

@@ -35,11 +35,11 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.explain import ptx_text, unrolled_loops
 from cudabench.explain.code_copies import Copies, Executions
 from cudabench.explain.lane_equations import RANKS, Key, System
 from cudabench.simulator.report import Executed
-from cudabench.toolchain.sass import Block, Function, Instruction
 
 _T = TypeVar("_T")
 

@@ -46,13 +46,13 @@ from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.cards.load import Card
+from cudabench.compile.sass import Function
 from cudabench.explain import executed
 from cudabench.explain.bound_texts import ENOUGH, NAMES, clause, number, size
 from cudabench.explain.card_rates import Rates, tensor_operations, uses
 from cudabench.explain.warp_latency import LOADS, paths
 from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
-from cudabench.toolchain.sass import Function
 
 if TYPE_CHECKING:
     from cudabench.simulator import Footprint, Report

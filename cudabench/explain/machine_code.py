@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from cudabench.compile import cubin, nvdisasm
+from cudabench.compile.sass import Function, Instruction
 from cudabench.explain import executed, ptx_text
 from cudabench.explain.code_copies import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
 from cudabench.simulator.report import Access
-from cudabench.toolchain import cubin, nvdisasm
-from cudabench.toolchain.sass import Function, Instruction
 
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {

@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function
 from cudabench.explain import executed, ptx_text
 from cudabench.explain.code_copies import Executions
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.report import Access as Counted
-from cudabench.toolchain.sass import Function
 
 
 class Access(NamedTuple):

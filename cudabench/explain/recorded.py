@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.compile import nvdisasm
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.code_copies import Executions
@@ -17,11 +18,10 @@ from cudabench.explain.drawings import Tile, bank_requests, elements, of
 from cudabench.records.launch import WARP
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
-from cudabench.toolchain import nvdisasm
 
 if TYPE_CHECKING:
+    from cudabench.compile.record import Compiled
     from cudabench.simulator.count.trace import SharedRequest, Trace
-    from cudabench.toolchain.record import Compiled
 
 ALL_THREADS = 256  # of a launch that is watched whole
 MOST_STEPS = 32

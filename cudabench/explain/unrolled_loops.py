@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function
 from cudabench.explain.code_copies import Copies
 from cudabench.explain.lane_equations import System
-from cudabench.toolchain.sass import Function
 
 
 class _Trips(NamedTuple):

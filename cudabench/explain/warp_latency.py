@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function, Instruction
 from cudabench.explain.machine_code import pipe
-from cudabench.toolchain.sass import Function, Instruction
 
 # Clocks from an instruction to the first that can use its result, at least: published microbenchmarks of Volta to
 # Hopper (arXiv 1804.06826, 2402.13499). What loads take is the card's.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.launchable import MAX_REGISTERS
+from cudabench.occupancy import MAX_REGISTERS
 from cudabench.operations.flat import in_strips, pieces, striding
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from cudabench.launchable import MAX_REGISTERS, MAX_STATIC_SHARED
+from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
 from cudabench.records.launch import WARP
 from cudabench.records.planned import Geometry, Rule
 

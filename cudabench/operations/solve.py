@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.launchable import MAX_GRID, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
 from cudabench.operations.inputs import Arrays, itemsize, unit
 from cudabench.operations.rules import in_registers, needs_warps, number
