@@ -43,7 +43,7 @@ sys.path.insert(0, str(ROOT))
 
 from cudabench import operations, simulator  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
-from cudabench.explain import executed, machine_code, merged, moved  # noqa: E402
+from cudabench.explain import executed, machine_code, merged  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
@@ -328,7 +328,7 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
             opcodes[instruction.ptx_line].add(instruction.opcode)
     sums: Counter[str] = Counter()
     counts = executed.count(code, report.executed[entry], lines)
-    for access in moved.issued(report.accesses, entry, code, report.executed[entry], lines, counts):
+    for access in merged.moved(report.accesses, entry, code, report.executed[entry], lines, counts):
         there = opcodes[access.instruction]
         if access.space == "shared":
             sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from cudabench import operations
 from cudabench.cards.load import Card, load
 from cudabench.devices.sim import SimDevice
-from cudabench.explain.limits import LAUNCHED, NO_UNITS
+from cudabench.explain.bound_texts import NO_UNITS
+from cudabench.explain.card_rates import LAUNCHED
 from cudabench.measure import limited
 from cudabench.plan import cases
 from cudabench.records.planned import Settings

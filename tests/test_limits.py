@@ -22,7 +22,7 @@ from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.devices import Choice
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.explain import limits, recorded, verdict
+from cudabench.explain import bound_texts, card_rates, lower_bounds, recorded, verdict, warp_latency
 from cudabench.explain.machine_code import pipe
 from cudabench.measure import limited
 from cudabench.measure.counted import Counting
@@ -176,7 +176,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
 def seconds(result: Result, resource: str) -> float:
     """Return one limit of a result on a cold H200, without the launch itself."""
     assert result.limits is not None
-    alone = limits.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
     return next((limit.time_s - alone for limit in result.limits if limit.resource == resource), 0.0)
 
 
@@ -238,7 +238,7 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
 
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     """An empty launch takes its time before anything can happen; back to back, at a hot cache, it does not."""
-    alone = limits.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
     cold, hot = (simulated("smem", 64, 64, cache=cache).limits for cache in ("cold", "hot"))
     assert alone
     assert cold
@@ -253,7 +253,7 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
 def test_tensor_cores_are_priced_at_the_named_clock() -> None:
     """A ceiling that the clock went down for is no bound of a short launch; wgmma and mma.sync have each their own."""
     card = cards.load("h200")
-    rates, mhz = limits.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
+    rates, mhz = card_rates.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
     for name in ("tensor-bf16", "wgmma-bf16"):
         one = card.ceilings[name]
         assert one.value is not None
@@ -275,7 +275,7 @@ def test_tensor_cores_are_priced_at_the_named_clock() -> None:
 )
 def test_an_uneven_sample_is_not_taken_at_its_word(parts: tuple[tuple[int, int], ...], sure: float) -> None:
     """Where few blocks of a sample did most, the limit is of what all did."""
-    assert limits.sure(parts) == pytest.approx(sure, abs=0.002)
+    assert lower_bounds.sure(parts) == pytest.approx(sure, abs=0.002)
 
 
 def test_a_dependent_load_waits() -> None:
@@ -284,9 +284,9 @@ def test_a_dependent_load_waits() -> None:
     other = Instruction(16, "", "LDG", ("E",), ("R5", "[R2.64+0x80]"), 7)
     add = Instruction(32, "", "FADD", (), ("R6", "R4", "R5"), 8)
     chain = Instruction(48, "", "FADD", (), ("R7", "R6", "R6"), 8)
-    assert limits.path([load, other, add], {7: 500.0})[:2] == (502, 499)
-    assert limits.path([load, other, add, chain], {7: 500.0}).clocks == 506
-    assert limits.path([load, chain], {7: 500.0})[:2] == (2, 0)  # nothing depends on it
+    assert warp_latency.path([load, other, add], {7: 500.0})[:2] == (502, 499)
+    assert warp_latency.path([load, other, add, chain], {7: 500.0}).clocks == 506
+    assert warp_latency.path([load, chain], {7: 500.0})[:2] == (2, 0)  # nothing depends on it
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
         Block(number, (one,), to, not to, "")
         for number, (one, to) in enumerate(zip((load, between, add), edges, strict=True))
     )
-    ways = limits.paths(Function("k", "k", blocks), [1, 1, 1], {7: 500.0})
+    ways = warp_latency.paths(Function("k", "k", blocks), [1, 1, 1], {7: 500.0})
     assert ways[2].waits == waits
 
 
@@ -330,7 +330,7 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
 def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[str, int] | None) -> None:
     """The shape and format of a tensor instruction give its operations."""
     opcode, *modifiers = words.split(".")
-    assert limits.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
+    assert card_rates.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
 
 
 @pytest.mark.parametrize("kernel", ["naive-row", "tile-rows"])
@@ -357,7 +357,7 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
 def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
     """Each card loads, knows its units and labels where its figures are from."""
     card = cards.load(name.upper())
-    rates = limits.Rates.of(card)
+    rates = card_rates.Rates.of(card)
     assert min(rates.issue, rates.lsu, rates.memory or 0, *rates.pipes.values()) > 0
     assert card.source in card.title
     assert {one.source for one in card.ceilings.values()} <= {"measured", "datasheet"}
@@ -378,9 +378,9 @@ def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
         assert one.value is not None
         if top and not ("GeForce" in card.device.name and one.group == "tensor"):
             assert one.value > 0.9995 * top, one.name
-    short = limits.Rates.of(card).tensor
-    assert short.get(limits.SHORT_SUMS, 0) >= short.get("fp16", 0)
-    assert (short.get(limits.SHORT_SUMS, 0) > 1.9 * short.get("fp16", 0)) == ("GeForce" in card.device.name)
+    short = card_rates.Rates.of(card).tensor
+    assert short.get(card_rates.SHORT_SUMS, 0) >= short.get("fp16", 0)
+    assert (short.get(card_rates.SHORT_SUMS, 0) > 1.9 * short.get("fp16", 0)) == ("GeForce" in card.device.name)
 
 
 def test_a_word_that_is_no_card() -> None:
@@ -426,7 +426,7 @@ def test_a_measured_file_prices(tmp_path: Path) -> None:
     rows = [{"name": "issue", "value": 7e9, "source": "measured"}, {"name": "of a newer version", "value": 1}]
     path.write_text(json.dumps({"schema": "cudabench/1", "device": {**DEVICE, "name": "\x1b[2JX"}, "ceilings": rows}))
     card = cards.load(str(path))
-    rates = limits.Rates.of(card)
+    rates = card_rates.Rates.of(card)
     assert (rates.issue, rates.lsu, rates.memory) == (7e9, 2e9, None)
     assert "\x1b" not in card.title
 
@@ -465,12 +465,12 @@ def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[st
     opcode, *modifiers = words.split(".")
     instruction = Instruction(0, "", opcode, tuple(modifiers), (), 0)
     assert pipe(instruction) == name
-    assert limits._uses(instruction) == uses
+    assert card_rates.uses(instruction) == uses
 
 
 def test_conversions_and_special_functions_share_a_unit() -> None:
     """On 9.0, where both were counted, their times add up; of other cards a conversion is no slower than is known."""
-    hopper, ada = (limits.Rates.of(cards.load(name)).pipes for name in ("h200", "l4"))
+    hopper, ada = (card_rates.Rates.of(cards.load(name)).pipes for name in ("h200", "l4"))
     assert hopper["convert"] == pytest.approx(hopper["xu"], rel=0.01)
     assert ada["convert"] == pytest.approx(4 * ada["xu"])
     division = simulated("diagonal-row", 64, 64)  # a conversion to a float, a reciprocal, a conversion back
@@ -533,13 +533,13 @@ def test_explained_or_not() -> None:
     assert "atomics" not in text
     queued = of("one", ("lsu", 61e-6), ("latency", 9e-6))
     assert queued.limits
-    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{limits.ENOUGH}")
+    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{bound_texts.ENOUGH}")
     text = verdict.sentence(with_time(replace(queued, limits=(queued.limits[0], flight)), 200e-6), [], {})
     assert "what is left is latency (of loads that queue behind others or wait at barriers" in text
     assert result.access
     adds = replace(result, access=(replace(result.access[0], op="reduction"),))
     assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})
-    again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{limits.IN_L1}")))
+    again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{bound_texts.IN_L1}")))
     assert "l2: 2 sectors; 4 are taken to come from the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
 
 

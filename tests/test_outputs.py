@@ -364,4 +364,4 @@ def test_pictures_keep_the_format_of_their_name(tmp_path: Path) -> None:
     with Image.open(tmp_path / "target.bin") as picture:
         assert (picture.format, picture.size) == ("PNG", (3, 2))
     with pytest.raises(CudabenchError, match=r"no picture format ends in '.xyz'"):
-        images.check_target({"save": str(tmp_path / "a.xyz")})
+        images.size({"save": str(tmp_path / "a.xyz")})

@@ -22,7 +22,7 @@ from cudabench.compile import compiler, cubin, nvdisasm, sass
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, machine_code, merged, moved
+from cudabench.explain import executed, lane_equations, machine_code, merged
 from cudabench.measure import context, floors
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
@@ -374,7 +374,7 @@ def test_the_ways_of_a_branch_are_told_by_the_lines_there(inner: str, lanes: int
 def test_what_others_leave_narrows_an_unknown() -> None:
     """No unknown is negative: each is between what the others can leave, and known where that is one value."""
     a, b, c = (("in", number, -1) for number in range(3))
-    system = executed._System()
+    system = lane_equations.System({})
     system.add({a: 1, b: 1}, 10, 0)
     assert not system.narrow()
     assert system.limits[a] == system.limits[b] == (0, 10)
@@ -409,9 +409,9 @@ def test_a_load_that_ptxas_moved_counts_as_often_as_it_runs() -> None:
     loads = [access._replace(merged=0) for access in report.accesses if access.instruction == load]
     for lanes, warps, requests in ((128, 4, 4), (96, 3, 3), (96, 4, 4), (0, 0, 4)):
         counts = [[executed.Count(warps, lanes, True)] * len(functions[0].blocks)]
-        (found,) = moved.issued(loads, entry, functions, lines, ptx.splitlines(), counts)
+        (found,) = merged.moved(loads, entry, functions, lines, ptx.splitlines(), counts)
         assert (found.requests, found.sectors) == (requests, 4 * requests)
-        assert found.inexact == (moved.REASON if lanes == 96 else None)
+        assert found.inexact == (merged.MOVED if lanes == 96 else None)
 
 
 # The tool ------------------------------------------------------------------------------------------------------------
@@ -497,7 +497,9 @@ def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
     """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
     name = f"k{list(ARITHMETIC).index(statement)}"
     assert statements.cubin is not None
-    record = machine_code.describe(statements.cubin, [machine_code.Kernel(name)], "sm_90", statements.ptx.splitlines())
+    image = machine_code.Image(statements.cubin, [machine_code.Kernel(name)], statements.ptx.splitlines())
+    record = machine_code.describe_all([image], "sm_90", "")
+    assert record is not None
     assert record.arithmetic == ARITHMETIC[statement]
     assert record.registers == statements.resources[name].registers
     assert record.instructions_executed is None

@@ -1,17 +1,19 @@
-"""What accesses cost and would cost at best, alone and summed: pure arithmetic over the simulator's counts."""
+"""What accesses cost and would cost at best, alone, summed and by line: pure arithmetic over the simulator's counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from cudabench.records.results import Access
+from cudabench.records.results import Access, Pattern
 
 # What one of each keeps an SM's share of a unit busy for, on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes
 # a cycle; shared memory passes one wavefront a cycle.
 SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
 NOTABLE = 1.05  # times the ideal: less is not worth a word
+_SUMMED = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged")
 CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 
 
@@ -90,3 +92,44 @@ def excesses(rows: Sequence[Access]) -> list[Excess]:
         if ideal and actual > NOTABLE * ideal:
             found.append(Excess(name, actual / ideal, wasted(own)))
     return sorted(found, key=lambda one: -one.cycles)
+
+
+def by_line(rows: Sequence[Access]) -> list[Access]:
+    """Return one row for each line, kind, width, array and pattern; counts are summed, in the order of the source."""
+    found: dict[tuple[object, ...], Access] = {}
+    for row in rows:
+        pattern = row.pattern
+        shape = (pattern.kind, pattern.stride_bytes, pattern.run) if pattern else None
+        key = (row.line, row.source, row.space, row.op, row.bytes, row.array, shape, row.advice)
+        have = found.get(key)
+        found[key] = row if have is None else _sum(have, row)
+    return list(found.values())
+
+
+def _sum(first: Access, second: Access) -> Access:
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in _SUMMED}
+    sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+    return replace(
+        first,
+        **sums,
+        inexact=first.inexact or second.inexact,
+        instruction=first.instruction if first.instruction == second.instruction else None,
+    )
+
+
+def spoken(pattern: Pattern | None) -> str:
+    """Return what the lanes do in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
+    if pattern is None:
+        return ""
+    if pattern.kind == "stride":
+        words = f"stride {pattern.stride_bytes} B"
+    elif pattern.kind == "rows":
+        words = f"rows of {pattern.run}"
+    elif pattern.kind == "contiguous":
+        words = "neighbours" if (pattern.stride_bytes or 0) >= 0 else "neighbours, reversed"
+    else:
+        words = {
+            "broadcast": "one place" if pattern.run >= pattern.lanes else "groups at one place",
+            "permutation": "neighbours, permuted", "gather": "gather", "single": "one lane",
+        }.get(pattern.kind, pattern.kind)  # fmt: skip
+    return words + (f", {pattern.lanes} lanes" if pattern.lanes < 32 and pattern.kind != "single" else "")

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import count
 
 import numpy as np
 
 from cudabench.records.launch import Dim
 from cudabench.simulator.count import banks
+from cudabench.simulator.count.patterns import Pattern
 from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
@@ -32,6 +35,7 @@ MET = 4  # lanes of a warp that meet in one word, from which combining them firs
 MOSTLY = 0.5  # of a difference, from which a line has most of it
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
+_ATOMIC = ("atomic", "reduction")
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
 
 
@@ -45,7 +49,7 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
     kernels: dict[str, list[Access]] = defaultdict(list)
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
-        strides[_place(row)] |= _conflicting(row)
+        strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
     # What an unrolled loop does with a stride of its own in each copy is one thing, as it is where it stays a loop.
     likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
     for row, likeness in zip(rows, likeness_of, strict=True):
@@ -54,38 +58,32 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
         kernels[row.kernel].append(row)
     said: dict[tuple[object, ...], str | None] = {}
     for likeness, group in alike.items():
-        whole = group[0]
-        for row in group[1:]:
-            whole = whole.plus(row)
+        whole = reduce(Access.plus, group)
         others = together[whole.kernel, whole.space, whole.array]
-        block = blocks.get(whole.kernel, (32, 1, 1))
-        if whole.inexact == PLACED:
-            said[likeness] = None
-        elif _waste(whole) < LEAST_SHARE * sum(_spent(row) for row in kernels[whole.kernel]) and whole.space != "local":
-            said[likeness] = None if whole.op not in ("atomic", "reduction") else _atomics(whole)
-        elif whole.space == "local":
-            said[likeness] = _local(others)
-        elif whole.space == "shared":
-            said[likeness] = _shared(whole, others, block)
-        elif whole.space == "constant":
-            said[likeness] = _constant(whole, kernels[whole.kernel])
-        elif whole.space == "global":
-            said[likeness] = _global(whole, others, kernels[whole.kernel], block)
-        else:
-            said[likeness] = None
+        said[likeness] = _said(whole, others, kernels[whole.kernel], blocks.get(whole.kernel, (32, 1, 1)))
     return tuple(
         said[likeness] if likeness != _place(row) or _waste(row) else None
         for row, likeness in zip(rows, likeness_of, strict=True)
     )
 
 
+def _said(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
+    """Return the advice for an access; others: all accesses to its array. kernel: all of its kernel."""
+    if row.inexact == PLACED:
+        return None
+    if row.space == "local":
+        return _local(others)
+    if _waste(row) < LEAST_SHARE * sum(map(_spent, kernel)):
+        return _atomics(row) if row.op in _ATOMIC else None
+    if row.space == "shared":
+        return _shared(row, others, block)
+    if row.space == "constant":
+        return _constant(row, kernel)
+    return _global(row, others, kernel, block) if row.space == "global" else None
+
+
 def _place(row: Access) -> tuple[object, ...]:
     return (row.kernel, row.file, row.line, row.space, row.op, row.bytes, row.array)
-
-
-def _conflicting(row: Access) -> set[int]:
-    """Return the strides in which an access to shared memory meets conflicts."""
-    return _wasting(row) if row.space == "shared" else set()
 
 
 def _wasting(row: Access) -> set[int]:
@@ -99,9 +97,11 @@ def _wasting(row: Access) -> set[int]:
 
 def _likeness(row: Access) -> tuple[object, ...]:
     """Return what unites accesses that are one thing to the reader: unrolled copies of one line."""
-    pattern = worst(row).pattern if row.patterns else None
-    kind = (pattern.kind, pattern.stride, pattern.run, pattern.jump) if pattern else ()
-    return (*_place(row), *kind)
+    return (*_place(row), _shape(worst(row).pattern) if row.patterns else None)
+
+
+def _shape(pattern: Pattern) -> tuple[object, ...]:
+    return (pattern.kind, pattern.stride, pattern.run, pattern.jump)
 
 
 def worst(row: Access) -> PatternCount:
@@ -131,18 +131,19 @@ def _number(value: float) -> str:
 
 def _local(rows: Sequence[Access]) -> str:
     """Advise on a kernel's arrays that lie in local memory; rows: all accesses to it."""
-    before = (
-        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
-        "which is device memory, where registers would need none: "
-    )
     if any(row.by_data for row in rows):
-        return before + (
-            "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare "
-            "with each index instead, or keep it in shared memory, an element of each thread side by side"
+        why = (
+            "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
+            "each index instead, or keep it in shared memory, an element of each thread side by side"
         )
-    return before + (
-        "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in shared "
-        "memory"
+    else:
+        why = (
+            "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in "
+            "shared memory"
+        )
+    return (
+        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
+        f"which is device memory, where registers would need none: {why}"
     )
 
 
@@ -151,42 +152,29 @@ def _local(rows: Sequence[Access]) -> str:
 
 def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
     found = worst(row)
-    pattern = found.pattern
+    kind = found.pattern.kind
     actual, ideal = (row.sectors or 0), (row.ideal_sectors or 0)
-    if row.op in ("atomic", "reduction") and pattern.kind in ("broadcast", "gather"):
+    if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
-    if not ideal or actual < WORTH_SAYING * ideal:
+    # What lies between neighbours with gaps is that of lanes which are off: the branch's, not the layout's.
+    if not ideal or actual < WORTH_SAYING * ideal or (found.pattern.gaps and kind == "contiguous"):
         return None
-    if pattern.gaps and pattern.kind == "contiguous":
-        return None  # what lies between is that of lanes which are off: the branch's, not the layout's
     before = (
         f"{_NOUNS[row.op]} {name(row)} touch {_number(actual / row.requests)} sectors where "
         f"{_number(ideal / row.requests)} would do: "
     )
-    if pattern.kind in ("contiguous", "permutation"):
+    if kind in ("contiguous", "permutation"):
         return _shifted(row, found, others, before)
-    if pattern.kind == "rows":
+    if kind == "rows":
         return _rows(row, found, others, before, block)
-    if pattern.kind == "stride":
+    if kind == "stride":
         return _strided(row, found, others, kernel, before, block)
-    if pattern.kind == "gather":
-        return _gathered(row, found, before)
-    return None
+    return _gathered(row, found, before) if kind == "gather" else None
 
 
 def _shifted(row: Access, found: PatternCount, others: Sequence[Access], before: str) -> str | None:
     """Advise on neighbours that do not start at a sector, unless they are a stencil's."""
     pattern = found.pattern
-    aligned = [
-        each
-        for other in others
-        for each in other.patterns
-        if each.pattern.kind in ("contiguous", "rows", "permutation") and not each.pattern.varies
-        and each.pattern.offset % SECTOR == 0
-    ]  # fmt: skip
-    moves = len({each.pattern.offset % SECTOR for each in row.patterns if each.pattern.kind == pattern.kind}) > 1
-    if (aligned or moves) and not pattern.varies:
-        return None
     if pattern.varies:
         if pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0):
             return None  # a halo's, not the layout's
@@ -194,6 +182,13 @@ def _shifted(row: Access, found: PatternCount, others: Sequence[Access], before:
         if len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR):
             return None  # a neighbour of one that starts with the row
         return before + "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
+    theirs = (each.pattern for other in others for each in other.patterns)
+    aligned = any(
+        one.kind in ("contiguous", "rows", "permutation") and not one.varies and one.offset % SECTOR == 0
+        for one in theirs
+    )
+    if aligned or len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1:
+        return None
     start = pattern.offset % SECTOR
     return before + f"they start {start} bytes behind a multiple of 32 bytes; let thread 0 begin at one"
 
@@ -205,13 +200,9 @@ def _rows(row: Access, found: PatternCount, others: Sequence[Access], before: st
     runs = -(-pattern.lanes // pattern.run)
     if taken >= SECTOR and (taken % SECTOR == 0 or found.pieces > runs * -(-taken // SECTOR) * found.requests):
         return _shifted(row, found, others, before)
-    if pattern.jump and _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump):
+    if not pattern.jump or _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump):
         return None
-    if not pattern.jump:
-        return None
-    need = pattern.run
-    while need * row.bytes % SECTOR:
-        need += 1
+    need = next(many for many in count(pattern.run) if many * row.bytes % SECTOR == 0)
     verb = _VERBS[row.op]
     if pattern.run == block[0]:
         return before + f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
@@ -240,7 +231,7 @@ def _strided(
     axes = pattern.axes
     if axes and block[0] == 1 and max(block[1:]) > 1 and row.bytes not in map(abs, axes):
         return before + f"a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide"
-    if axes and _exchange_helps(kernel) and axes[1] == 0:
+    if axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1):
         # Down a column with one thread a row: exchanged, a warp is in one row.
         return before.replace(_number((row.ideal_sectors or 0) / row.requests), "1") + (
             f"{column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same element"
@@ -266,16 +257,8 @@ def _strided(
 
 def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
     """Return whether an access to global memory goes along rows with one axis of threadIdx and down with another."""
-    for row in kernel:
-        axes = worst(row).pattern.axes
-        if row.space == "global" and axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes:
-            return True
-    return False
-
-
-def _exchange_helps(kernel: Sequence[Access]) -> bool:
-    """Return whether accesses go along rows with threadIdx.y, and none with threadIdx.x."""
-    return _along(kernel, 1, 0) and not _along(kernel, 0, 1)
+    every = ((row, worst(row).pattern.axes) for row in kernel if row.space == "global")
+    return any(axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes for row, axes in every)
 
 
 def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
@@ -286,11 +269,11 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
         if other.op != row.op or not other.patterns:
             continue
         their = worst(other).pattern
-        alike = (their.kind, their.stride, their.run, their.jump) == (own.kind, own.stride, own.run, own.jump)
-        if alike or (own.kind == "stride" and abs(their.stride) == period):  # also a wide one without gaps
+        if _shape(their) == _shape(own) or (
+            own.kind == "stride" and abs(their.stride) == period
+        ):  # also a wide one without gaps
             starts[other.first] = max(starts.get(other.first, 0), span if their.kind == "rows" else other.bytes)
-    taken = {(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)}
-    return len(taken)
+    return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
 
 def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
@@ -384,20 +367,17 @@ def _shared_atomics(row: Access, found: PatternCount) -> str | None:
 def _combine(row: Access) -> str:
     """Return how the lanes of a warp bring together what an atomic would."""
     operation, _, type_ = row.what.partition(".")
-    whole = type_ in ("u32", "s32", "b32")
-    if operation == "add":
-        return f"add up within the warp ({'__reduce_add_sync, or shuffles' if whole else 'shuffles'})"
-    if operation in ("min", "max"):
-        which = "least" if operation == "min" else "greatest"
-        how = f"__reduce_{operation}_sync, or shuffles" if whole else "shuffles"
-        return f"find the {which} within the warp ({how})"
-    if operation in ("and", "or", "xor"):
-        return f"combine within the warp ({f'__reduce_{operation}_sync, or shuffles' if whole else 'shuffles'})"
-    if operation == "exch":
-        return "choose one lane of the warp, as only the last value stays,"
-    if operation == "cas":
-        return "combine what lanes bring within the warp (shuffles)"
-    return "let one lane of the warp count for all"
+    how = "shuffles"
+    if type_ in ("u32", "s32", "b32"):
+        how = f"__reduce_{operation}_sync, or shuffles"
+    return {
+        "add": f"add up within the warp ({how})",
+        "min": f"find the least within the warp ({how})",
+        "max": f"find the greatest within the warp ({how})",
+        **dict.fromkeys(("and", "or", "xor"), f"combine within the warp ({how})"),
+        "exch": "choose one lane of the warp, as only the last value stays,",
+        "cas": "combine what lanes bring within the warp (shuffles)",
+    }.get(operation, "let one lane of the warp count for all")
 
 
 # Constant memory ----------------------------------------------------------------------------------------------------
@@ -438,7 +418,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
     found = worst(row)
     pattern = found.pattern
-    if row.op in ("atomic", "reduction"):
+    if row.op in _ATOMIC:
         return _shared_atomics(row, found)
     if not ideal or actual < WORTH_SAYING * ideal or pattern.kind in ("gather", "permutation"):
         return None
@@ -450,7 +430,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         f"{_NOUNS[row.op]} {name(row)} take {_number(actual / row.requests)} wavefronts where "
         f"{_number(ideal / row.requests)} would do ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
     )
-    strides = _conflicting(row)
+    strides = _wasting(row)
     apart = f"neighbouring threads are {' or '.join(_number(s) for s in sorted(strides)[:4])} bytes apart"
     nearer = (
         f"{apart}; let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
@@ -461,14 +441,13 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         if row.bytes < WIDEST and stride in (8, WIDEST) and _covered(row, others, stride, row.bytes) == stride:
             return f"{before}{apart}; one access of {stride} bytes takes all that a thread needs without a conflict"
         return before + nearer
-    pitch = stride
-    padded = _padding(row, others, pitch)
+    padded = _padding(row, others, stride)
     if padded is not None and padded[2] * WORTH_SAYING > actual / row.requests:
         # It is the array's other accesses that gain by it.
         if pattern.kind != "rows":
             return None
         padded = None
-    where = f"the lanes meet in few banks, {_number(pitch)} bytes apart"
+    where = f"the lanes meet in few banks, {_number(stride)} bytes apart"
     if padded is None and pattern.kind == "rows" and pattern.run == block[0] < pattern.lanes:
         rows = -(-pattern.lanes // pattern.run)
         return (
@@ -476,14 +455,14 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         )
     if padded is None:
         return (
-            f"{before}{where}; swizzle the columns (column ^ row)" if pitch % (banks.WORD * banks.BANKS) == 0 else None
+            f"{before}{where}; swizzle the columns (column ^ row)" if stride % (banks.WORD * banks.BANKS) == 0 else None
         )
     elements, unit, reached = padded
     if unit != min(other.bytes for other in others):  # elements smaller than a bank's word
         more = f"{elements * unit} bytes more"
     else:
         more = "one element more" if elements == 1 else f"{elements} elements more"
-    pitch += elements * unit
+    pitch = stride + elements * unit
     return f"{before}{where}; {more} in each row (a pitch of {pitch} bytes) brings it to {_number(reached)}"
 
 
@@ -500,14 +479,10 @@ def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, in
     unit = max(min(other.bytes for other in others), banks.WORD)
     before = _cost(others, pitch, 0)
     options = [(_cost(others, pitch, extra * unit), extra) for extra in range(1, MOST_PAD + 1)]
-    best, elements = min((cost, extra) for cost, extra in options if cost is not None) if any(
-        cost is not None for cost, _ in options
-    ) else (before, 0)  # fmt: skip
+    best, elements = min(((cost, extra) for cost, extra in options if cost is not None), default=(before, 0))
     if before is None or best is None or best * WORTH_SAYING > before:
         return None
-    own = _cost([row], pitch, elements * unit)
-    assert own is not None
-    return elements, unit, own / row.requests
+    return elements, unit, (_cost([row], pitch, elements * unit) or 0.0) / row.requests
 
 
 def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:

@@ -14,12 +14,10 @@ from pathlib import Path
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.errors import UsageError
-from cudabench.explain import machine_code
+from cudabench.explain import machine_code, ptx_text
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.records.revisions import CodeFigures
 
-_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
 _BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants that is not the arguments'
 
@@ -101,7 +99,7 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     assert compiled.cubin is not None
     if nvdisasm.path() is None:
         return code
-    ptx = _lines_of(compiled.ptx)
+    ptx = compiled.lines
     functions = nvdisasm.functions(compiled.cubin, compiled.entry(name))
     places = places_of(ptx, filename)
     steps = tuple(
@@ -123,11 +121,6 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     return Code(figures, steps, code.data_sha256 if reads else "")
 
 
-@functools.lru_cache(maxsize=4)
-def _lines_of(ptx: str) -> tuple[str, ...]:
-    return tuple(ptx.split("\n"))
-
-
 def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -> Occupancy | None:
     try:
         return occupancy(arch, threads, registers, shared, barriers=barriers)
@@ -138,19 +131,9 @@ def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -
 @functools.lru_cache(maxsize=4)
 def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
     """Return the source line of each line of PTX, both counted from 1; `filename` is what the source is called."""
-    files: dict[str, str] = {}
-    for text in ptx:
-        if match := _FILE.match(text):
-            own = os.path.abspath(match[2]) == os.path.abspath(filename)
-            files[match[1]] = "" if own else match[2]
-    found: dict[int, Place] = {}
-    place: Place | None = None
-    for number, text in enumerate(ptx, 1):
-        if match := _LOC.match(text):
-            line = int(match[2])
-            place = Place(Path(files.get(match[1], "")).name, line) if line else None
-        elif text.startswith("}"):
-            place = None
-        elif place is not None:
-            found[number] = place
-    return found
+    own = os.path.abspath(filename)
+    return {
+        number: Place("" if os.path.abspath(path) == own else Path(path).name, line)
+        for number, (path, line, _) in ptx_text.read(ptx).places.items()
+        if line
+    }

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cudabench.plan import constants
+from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, ThreadAccess
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
 from cudabench.source.types import numpy_type
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.trace import SharedRequest, Trace
+    from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
 FEW = 4  # executions of an instruction whose lanes are told one by one
@@ -103,11 +106,19 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
 
 def _widths(declaration: str, defines: Mapping[str, str]) -> tuple[int, ...]:
     """Return the bytes that an element may have by the words before its name: any size for a type that is unknown."""
-    import numpy as np
-
     words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", declaration).strip()
     known = numpy_type(words, defines)
     return WIDTHS if known is None else (np.dtype(known).itemsize,)
+
+
+def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[GlobalEvent, Buffer, int]]:
+    """Yield every access of the first launch to a named array, with the number of the element."""
+    named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
+    for event in trace.accesses:
+        if event.argument >= 0:
+            argument = case.launches[0].arguments[event.argument]
+            buffer = named[argument.buffer if isinstance(argument, (Rows, Surface, Texture, TensorMap)) else argument]
+            yield event, buffer, event.offset // np.dtype(buffer.dtype).itemsize
 
 
 def thread_accesses(
@@ -117,23 +128,13 @@ def thread_accesses(
 
     shared: the variables in shared memory.
     """
-    import numpy as np
-
-    arguments = case.launches[0].arguments
-    named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
-    found = []
-    for event in trace.accesses:
-        if event.argument < 0:
-            continue
-        buffer = named[arguments[event.argument]]
-        element = event.offset // np.dtype(buffer.dtype).itemsize
-        index = tuple(int(i) for i in np.unravel_index(element, buffer.shape))
-        found.append(
-            ThreadAccess(
-                event.line, event.op, event.width, event.block, event.thread, buffer.name, index,
-                instruction=event.instruction,
-            )
-        )  # fmt: skip
+    found = [
+        ThreadAccess(
+            event.line, event.op, event.width, event.block, event.thread, buffer.name,
+            tuple(int(i) for i in np.unravel_index(element, buffer.shape)), instruction=event.instruction,
+        )
+        for event, buffer, element in elements(trace, case, buffers)
+    ]  # fmt: skip
     times: Counter[tuple[object, ...]] = Counter()
     for request in trace.shared:
         tile = of(request, shared)
@@ -168,7 +169,6 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
     watched = (trace.shared[0].block, trace.shared[0].warp)
     numbers: Counter[int] = Counter()
     alike: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
-    pictures: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], ...], ...]] = {}
     for request in trace.shared:
         if (request.block, request.warp) != watched:
             continue
@@ -176,29 +176,27 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
         # Where all banks turn alike, nothing else changes.
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
-        key: tuple[object, ...] = (request.instruction, request.op, request.width, shape)
-        if key not in alike:
-            alike[key] = (request, [])
-            pictures[key] = wavefronts(request.addresses, request.width, load=request.op == "load")
-        alike[key][1].append(numbers[request.instruction])
+        key = (request.instruction, request.op, request.width, shape)
+        alike.setdefault(key, (request, []))[1].append(numbers[request.instruction])
     found = []
-    for key, (request, which) in alike.items():
+    for request, which in alike.values():
         tile = of(request, shared)
-        words = {
-            word
-            for address in request.addresses
-            if address is not None
-            for word in range(address // WORD, (address + max(request.width, 1) - 1) // WORD + 1)
-        }
+        words = {word for address in request.addresses for word in _words(address, request.width)}
         found.append(
             BankRequest(
-                request.line, request.op, request.width, pictures[key], -(-len(words) // BANKS),
+                request.line, request.op, request.width,
+                wavefronts(request.addresses, request.width, load=request.op == "load"), -(-len(words) // BANKS),
                 tile.name if tile else None, request.block, request.warp, request.instruction, tuple(which),
                 tuple(None if a is None or tile is None else tile.index(a) for a in request.addresses),
                 tile.pitch if tile else None,
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def _words(address: int | None, width: int) -> range:
+    """Return the words that a lane moves, none of an inactive one."""
+    return range(0) if address is None else range(address // WORD, (address + max(width, 1) - 1) // WORD + 1)
 
 
 def wavefronts(
@@ -209,8 +207,6 @@ def wavefronts(
     A bank serves one 4-byte word a wavefront, to all lanes that want it; the lanes come in the groups of
     `simulator.count.banks`.
     """
-    import numpy as np
-
     together = lanes_together(width)
     active = np.array([address is not None for address in addresses])
     if load and together < len(addresses) and merged(np.array([address or 0 for address in addresses]), active):
@@ -219,10 +215,7 @@ def wavefronts(
     for first in range(0, len(addresses), together):
         wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # by bank: word -> lanes
         for lane in range(first, first + together):
-            address = addresses[lane]
-            if address is None:
-                continue
-            for word in range(address // WORD, (address + max(width, 1) - 1) // WORD + 1):
+            for word in _words(addresses[lane], width):
                 wanted[word % BANKS].setdefault(word, []).append(lane)
         depth = max(len(words) for words in wanted)
         for level in range(depth):

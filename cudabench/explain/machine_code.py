@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.sass import Function, Instruction
-from cudabench.explain import executed
+from cudabench.explain import executed, ptx_text
+from cudabench.explain.code_copies import Executions
+from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
 from cudabench.simulator.report import Access
 
-MOST_ASM = 64  # lines of a piece of inline assembly
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
     "fma": "FFMA FFMA2 FMUL FMUL2 FADD FADD2 FFMA32I FSWZADD IMAD IMUL IDP IDP4A VIADD HFMA2 HADD2 HMUL2",
@@ -42,7 +41,13 @@ _OPCODES = {
         UCGABAR_WAIT WARPGROUP WARPGROUPSET USETMAXREG ELECT ENDCOLLECTIVE
     """,
 }
-_PIPE = {opcode: name for name, opcodes in _OPCODES.items() for opcode in opcodes.split()}
+
+
+def _by_opcode(names: Mapping[str, str]) -> dict[str, str]:
+    return {opcode: name for name, opcodes in names.items() for opcode in opcodes.split()}
+
+
+_PIPE = _by_opcode(_OPCODES)
 
 
 def pipe(instruction: Instruction) -> str:
@@ -67,6 +72,15 @@ ORDER = (
 _FORMATS = {
     "TF32": "tf32", "BF16": "bfloat16", "BF16_V2": "bfloat16", "F16": "float16", "E4M3": "float8", "E5M2": "float8",
 }  # fmt: skip
+_COMPUTES = _by_opcode(
+    {
+        "float32": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FFMA32I FSWZADD",
+        "float64": "DADD DMUL DFMA DMMA",
+        "int1": "BMMA BGMMA",
+        "float4": "OMMA UTCOMMA",
+        "float8": "QGMMA QMMA UTCQMMA",
+    }
+)
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
 # PTX opcodes whose short form only the source brings in, and those that the accurate functions use inside too, there
 # always with .ftz.
@@ -86,71 +100,41 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
     for function in functions:
         for instruction in function.instructions:
             lines.add(instruction.ptx_line)
-            found |= _formats(instruction)
-    marks = _asm_marks(tuple(ptx))
-    texts = ((ptx[line - 1], _in_asm(marks, line)) for line in lines if 0 < line <= len(ptx))
-    if any(_approximate(text, by_hand) for text, by_hand in texts):
+            found |= formats(instruction)
+    text = ptx_text.read(ptx)
+    if any(_approximate(text[line], line in text.inline) for line in lines):
         found.add("approximate")
     return tuple(name for name in ORDER if name in found)
 
 
-def _formats(instruction: Instruction) -> set[str]:
+def formats(instruction: Instruction) -> set[str]:
+    """Return the number formats that an instruction computes with or rounds to; 'sparse' as in `arithmetic`."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if "SP" in modifiers and "MMA" in opcode:
-        return {"sparse", *_formats(instruction._replace(modifiers=tuple(m for m in modifiers if m != "SP")))}
-    if opcode in ("FADD", "FMUL", "FFMA", "FADD2", "FMUL2", "FFMA2", "FFMA32I", "FSWZADD"):
-        return {"float32"}
-    if opcode in ("DADD", "DMUL", "DFMA", "DMMA"):
-        return {"float64"}
+        return {"sparse", *formats(instruction._replace(modifiers=tuple(m for m in modifiers if m != "SP")))}
+    if opcode in _COMPUTES:
+        return {_COMPUTES[opcode]}
     if opcode in ("IMMA", "IGMMA", "IDP", "IDP4A"):
         return {"int4" if {"S4", "U4"} & set(modifiers) and opcode == "IMMA" else "int8"}
-    if opcode in ("BMMA", "BGMMA"):
-        return {"int1"}
-    if opcode in ("OMMA", "UTCOMMA"):
-        return {"float4"}
-    if opcode in ("QGMMA", "QMMA", "UTCQMMA"):
-        return {"float8"}
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
-        narrow = [_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"]
-        return {narrow[0] if narrow else "float16"}
+        return {next((_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"), "float16")}
     if opcode in _HALVES:
-        # ptxas also moves a constant by a multiplication of zeros.
-        if opcode == "HFMA2" and sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3]) == 2:
+        # ptxas also moves a constant by a multiplication of zeros; HADD2.F32 widens a half.
+        zeros = sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3])
+        if (opcode == "HFMA2" and zeros == 2) or (opcode == "HADD2" and "F32" in modifiers):
             return set()
-        if opcode == "HADD2" and "F32" in modifiers:
-            return set()  # a half that is widened
         return {"bfloat16" if any(m.startswith("BF16") for m in modifiers) else "float16"}
     if opcode in ("F2F", "F2FP"):
         # The first format is the one that it rounds to: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
-        formats = [m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)]
-        return {_FORMATS[formats[0]]} if formats and formats[0] in _FORMATS else set()
+        first = next((m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)), "")
+        return {_FORMATS[first]} if first in _FORMATS else set()
     return set()
 
 
-_PTX = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(\w+)((?:\.\w+)*)")
-
-
-def _approximate(text: str, by_hand: bool) -> bool:
-    match = _PTX.match(text)
-    if match is None:
+def _approximate(row: Line, by_hand: bool) -> bool:
+    if "approx" not in row.words and not (row.op == "div" and "full" in row.words):
         return False
-    modifiers = match[2].split(".")
-    if "approx" not in modifiers and not (match[1] == "div" and "full" in modifiers):
-        return False
-    return by_hand or match[1] in _ASKED or (match[1] in _ASKED_WITHOUT_FTZ and "ftz" not in modifiers)
-
-
-def _in_asm(marks: Sequence[tuple[int, bool]], line: int) -> bool:
-    """Whether a line of PTX is inline assembly of the source; marks: of `_asm_marks`."""
-    before = bisect_left(marks, (line, False)) - 1
-    return before >= 0 and marks[before][0] > line - MOST_ASM and marks[before][1]
-
-
-@lru_cache(maxsize=8)
-def _asm_marks(ptx: tuple[str, ...]) -> tuple[tuple[int, bool], ...]:
-    """Return the lines of a PTX text at which inline assembly of the source begins (True) or ends, ascending."""
-    marks = ((number, "// begin inline asm" in text) for number, text in enumerate(ptx, 1) if " inline asm" in text)
-    return tuple((n, begins) for n, begins in marks if begins or "// end inline asm" in ptx[n - 1])
+    return by_hand or row.op in _ASKED or (row.op in _ASKED_WITHOUT_FTZ and "ftz" not in row.words)
 
 
 # -------------------------------------------------------------------------------------------------------- local memory
@@ -171,7 +155,6 @@ class LocalAccess(NamedTuple):
 
 
 _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
-_LOCAL = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(?:ld|st)\.(?:volatile\.|relaxed\.|weak\.)?(?:local|[a-z]\d|v[248]|[bf]\d)")
 
 
 def width(instruction: Instruction) -> int:
@@ -183,30 +166,41 @@ def local_accesses(
     functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
     """Return what a kernel loads and stores in local memory, by PTX line; without counts they run 0 times."""
+    text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for place, function in enumerate(functions):
-        for block in function.blocks:
-            times = counts[place][block.number] if counts is not None else executed.Count(0, 0, False)
-            for instruction in block.instructions:
-                if instruction.opcode in ("LDL", "STL"):
-                    op = "load" if instruction.opcode == "LDL" else "store"
-                    line = instruction.ptx_line
-                    spill = not (0 < line <= len(ptx) and _LOCAL.match(ptx[line - 1]))
-                    total = sums[line, op, width(instruction), spill]
-                    total[0] += times.warps
-                    total[1] += times.lanes
+    for block, times in executed.counted(functions, counts):
+        for instruction in block.instructions:
+            if instruction.opcode in ("LDL", "STL"):
+                op = "load" if instruction.opcode == "LDL" else "store"
+                total = sums[instruction.ptx_line, op, width(instruction), _spills(instruction, text)]
+                total[0] += times.warps
+                total[1] += times.lanes
     return tuple(LocalAccess(*key, *total) for key, total in sorted(sums.items()))
 
 
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
     """Return the bytes a thread that the code of a kernel spills and loads back, each instruction counted once."""
-    found = 0
-    for function in functions:
-        for instruction in function.instructions:
-            line = instruction.ptx_line
-            if instruction.opcode in ("LDL", "STL") and not (0 < line <= len(ptx) and _LOCAL.match(ptx[line - 1])):
-                found += width(instruction)
-    return found
+    text = ptx_text.read(ptx)
+    local = (one for function in functions for one in function.instructions if one.opcode in ("LDL", "STL"))
+    return sum(width(instruction) for instruction in local if _spills(instruction, text))
+
+
+def _spills(instruction: Instruction, text: Text) -> bool:
+    """Whether an access to local memory is none of the PTX's own."""
+    row = text[instruction.ptx_line]
+    return row.op not in ("ld", "st") or row.space not in ("local", "generic")
+
+
+def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
+    """Return whether a barrier of the block on a line of the PTX is executed by a part of a warp while its other lanes
+    are alive: where any barrier that it became has a predicate.
+
+    Behind a branch the compiler puts WARPSYNC before it, which waits for the other lanes of the warp to come or to end.
+    synccheck of compute-sanitizer calls the first "divergent threads in warp" and says nothing of the second: on an
+    H100 in all of some thirty kernels (benchmarks/sanitizer).
+    """
+    instructions = (one for function in functions for one in function.instructions if one.ptx_line == ptx_line)
+    return any(one.opcode == "BAR" and one.guard for one in instructions)
 
 
 # ---------------------------------------------------------------------------------------------------------- the record
@@ -228,7 +222,7 @@ class Kernel(NamedTuple):
     """One kernel of a launch: its entry, and how often each PTX line ran, which only the simulator knows."""
 
     entry: str
-    executions: executed.Executions | None = None
+    executions: Executions | None = None
 
 
 class Image(NamedTuple):
@@ -238,6 +232,11 @@ class Image(NamedTuple):
     kernels: Sequence[Kernel]
     ptx: Sequence[str] | None = None
 
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines of the PTX."""
+        return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
+
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts; None where as many.
@@ -246,7 +245,7 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
     """
     found = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
-        lines = cubin.ptx(image.cubin).split("\n") if image.ptx is None else image.ptx
+        lines = image.lines
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
@@ -255,75 +254,47 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
     """Return the record of all machine code that a result launches, `ptx` being what all of it was assembled from;
-    None where there is none. Errors as `describe`."""
-    records = [describe(image.cubin, image.kernels, arch, image.ptx) for image in images]
-    if not records:
-        return None
-    return replace(_together(records, arch), ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest())
+    None where there is none.
 
+    arch: 'sm_90'. Without counts of all kernels, what was executed is None. Without nvdisasm the record has what the
+    cubins alone tell.
 
-def _together(records: Sequence[MachineCode], arch: str) -> MachineCode:
-    """Return several records as one."""
-    if len(records) == 1:
-        return records[0]
-
-    def together(values: Sequence[int | None]) -> int | None:
-        return None if any(value is None for value in values) else sum(value for value in values if value is not None)
-
-    executed_all = together([record.instructions_executed for record in records])
-    lanes = sum((r.instructions_executed or 0) * (r.threads_per_instruction or 0) for r in records)
-    pipes = [record.pipes for record in records if record.pipes is not None]
-    formats = [record.arithmetic for record in records if record.arithmetic is not None]
-    return MachineCode(
-        arch=arch,
-        sha256=hashlib.sha256("".join(record.sha256 for record in records).encode()).hexdigest(),
-        registers=max((record.registers or 0 for record in records), default=0) or None,
-        spill_bytes=together([record.spill_bytes for record in records]),
-        instructions_executed=executed_all,
-        threads_per_instruction=lanes / executed_all if executed_all else None,
-        pipes={name: sum(p[name] for p in pipes) for name in PIPES} if len(pipes) == len(records) else None,
-        arithmetic=tuple(name for name in ORDER if any(name in f for f in formats))
-        if len(formats) == len(records)
-        else None,
-    )
-
-
-def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[str] | None = None) -> MachineCode:
-    """Return the record of the machine code of some kernels of one cubin together.
-
-    image: the cubin; arch: 'sm_90'; ptx: the lines of the compiler's PTX, else those that the cubin holds. Without
-    counts of all kernels, what was executed is None. Without nvdisasm the record has what the cubin alone tells, and
-    `arithmetic` is None.
-
-    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    Raises DeviceUnusable where nvdisasm refuses a cubin.
     """
-    entries = [kernel.entry for kernel in kernels]
+    if not images:
+        return None
+    entries = [(image, [kernel.entry for kernel in image.kernels]) for image in images]
+    hashes = [cubin.code_sha256(image.cubin, names) for image, names in entries]
     record = MachineCode(
         arch=arch,
-        sha256=cubin.code_sha256(image, entries),
-        registers=max((cubin.registers(image, entry) or 0 for entry in entries), default=0) or None,
+        sha256=hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest(),
+        registers=max((cubin.registers(image.cubin, one) or 0 for image, names in entries for one in names), default=0)
+        or None,
+        ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest(),
     )
     if nvdisasm.path() is None:
         return record
-    lines = cubin.ptx(image).split("\n") if ptx is None else ptx
-    code = {kernel.entry: nvdisasm.functions(image, kernel.entry) for kernel in kernels}
-    everything = [function for functions in code.values() for function in functions]
-    record = replace(record, spill_bytes=spill_bytes(everything, lines), arithmetic=arithmetic(everything, lines))
+    spilled, found = 0, set()
     warps = lanes = 0.0
     pipes: Counter[str] = Counter()
-    for kernel in kernels:
-        if kernel.executions is None:
-            return record
-        for function, counts in zip(
-            code[kernel.entry], executed.count(code[kernel.entry], kernel.executions, lines), strict=True
-        ):
-            for block, times in zip(function.blocks, counts, strict=True):
+    for image in images:
+        lines = image.lines
+        for entry, executions in image.kernels:
+            functions = nvdisasm.functions(image.cubin, entry)
+            spilled += spill_bytes(functions, lines)
+            found |= set(arithmetic(functions, lines))
+            for block, times in executed.counted(functions, executed.count(functions, executions or {}, lines)):
                 warps += times.warps * len(block.instructions) + times.again
                 lanes += times.lanes * len(block.instructions) + times.again_lanes
                 for instruction in block.instructions:
                     pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
                 pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
-    ran = {name: round(pipes[name]) for name in PIPES}
+    record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in found))
+    if any(kernel.executions is None for image in images for kernel in image.kernels):
+        return record
     return replace(
-        record, instructions_executed=round(warps), threads_per_instruction=lanes / warps if warps else None, pipes=ran
+        record,
+        instructions_executed=round(warps),
+        threads_per_instruction=lanes / warps if warps else None,
+        pipes={name: round(pipes[name]) for name in PIPES},
     )

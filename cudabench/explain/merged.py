@@ -1,4 +1,4 @@
-"""Memory accesses that ptxas merged: which accesses of the PTX one machine instruction does.
+"""Memory accesses that ptxas merged or moved: which accesses of the PTX one machine instruction does, and how often.
 
 An access that ptxas merged has no instruction of its own. It belongs to one of the same space and kind whose PTX names
 the same base register, in the same basic block, and which is wide enough to cover its offset: a load of 16 bytes does
@@ -9,16 +9,16 @@ first one's; and a load nobody uses is none.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function
-from cudabench.explain.flow import flow_around
+from cudabench.explain import executed, ptx_text
+from cudabench.explain.code_copies import Executions
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
+from cudabench.simulator.report import Access as Counted
 
 
 class Access(NamedTuple):
@@ -70,43 +70,29 @@ class Merged(NamedTuple):
         return found
 
 
-_ACCESS = re.compile(
-    r"\s*(?:@!?[\w$%]+\s+)?(?P<op>ld|st)(?P<modifiers>(?:\.[\w:]+)+)\s+(?P<operands>.*?)\[\s*(?P<base>[\w$%.]+)"
-    r"\s*(?:\+\s*(?P<offset>-?\s*\w+))?\s*\](?P<after>[^;]*);"
-)
-_SPACES = ("global", "shared", "local", "const", "param")
+_ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;")
 _BITS = re.compile(r"[busf](\d+)(?:x2)?$")
-_CUTS = re.compile(r"\s*(?:[$\w]+:\s*$|(?:@!?[\w$%]+\s+)?(?:bra|brx|ret|exit|call|bar|barrier)\b|[{}]\s*$)")
-_OPCODES = {"LD": "generic", "LDG": "global", "LDS": "shared", "LDL": "local", "LDC": "const", "LDSM": "shared"}
-_OPCODES |= {"ST": "generic", "STG": "global", "STS": "shared", "STL": "local", "LDU": "global", "ULDC": "const"}
-_MOST = 32
+MOVED = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
+_LOADS = {"LDG": "global", "LDS": "shared"}
+_OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG", "STS", "STL")
 
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
     """Return the loads and stores among lines of a PTX text; parameters and constants are none of them."""
-    cuts, found = _cuts(tuple(ptx)), []
+    text, found = ptx_text.read(ptx), []
     for number in sorted(set(lines)):
-        match = _ACCESS.match(ptx[number - 1]) if 0 < number <= len(ptx) else None
-        if match is None:
+        row = text[number]
+        match = _ADDRESS.match(row.operands) if row.op in ("ld", "st") else None
+        if match is None or row.space in ("const", "param"):
             continue
-        modifiers = match["modifiers"].replace("::", ".").split(".")
-        space = next((m for m in modifiers if m in _SPACES), "generic")
-        if space in ("const", "param"):
-            continue
-        bits = next((int(m[1]) for part in reversed(modifiers) if (m := _BITS.match(part))), 0)
-        if modifiers[-1].endswith("x2"):
+        bits = next((int(m[1]) for part in reversed(row.words) if (m := _BITS.match(part))), 0)
+        if row.words[-1].endswith("x2"):
             bits = 32
-        times = next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 1)
-        offset = int((match["offset"] or "0").replace(" ", ""), 0)
-        op = "load" if match["op"] == "ld" else "store"
-        found.append(Access(number, space, op, match["base"], offset, bits * times // 8, bisect_right(cuts, number)))
+        times = next((int(part[1:]) for part in row.words if part in ("v2", "v4", "v8")), 1)
+        offset = int((match[2] or "0").replace(" ", ""), 0)
+        op = "load" if row.op == "ld" else "store"
+        found.append(Access(number, row.space, op, match[1], offset, bits * times // 8, text.blocks[number]))
     return found
-
-
-@lru_cache(maxsize=8)
-def _cuts(ptx: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the lines of a PTX text at which a basic block ends, ascending."""
-    return tuple(number for number, text in enumerate(ptx, 1) if _CUTS.match(text))
 
 
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
@@ -114,12 +100,11 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
 
     functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
     """
-    widths: dict[int, int] = {}
+    widths: dict[int, int] = defaultdict(int)
     for function in functions:
-        for instruction in function.instructions:
-            if instruction.opcode in _OPCODES:
-                line = instruction.ptx_line
-                widths[line] = max(widths.get(line, 0), width(instruction))
+        for one in function.instructions:
+            if one.opcode in _OPCODES:
+                widths[one.ptx_line] = max(widths[one.ptx_line], width(one))
     families: dict[tuple[str, str, str, int], list[Access]] = defaultdict(list)
     for access in accesses(ptx, lines):
         families[access.space, access.op, access.base, access.block].append(access)
@@ -158,20 +143,17 @@ def _loaded_before(
             if access.op != "load" or group.leader not in leaders:
                 continue
             moves = (group, _whole(group, widths[group.leader]))
-            taken = next((one for one in moves if _covers(one, access)), None)
+            end = access.offset + access.bytes
+            taken = next((one for one in moves if one.offset <= access.offset and end <= one.offset + one.bytes), None)
             if taken is None:
                 continue
-            flow = flow_around(ptx, access.ptx_line)
-            if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
+            flow = ptx_text.read(ptx).flow(access.ptx_line)
+            if flow.writes[access.base] <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
                 groups[at] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break
         else:
             left.append(access)
     return left
-
-
-def _covers(group: Group, access: Access) -> bool:
-    return group.offset <= access.offset and access.offset + access.bytes <= group.offset + group.bytes
 
 
 def _whole(group: Group, total: int) -> Group:
@@ -210,5 +192,38 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     for access in inside:
         missing.remove(access)
     lines = (leader.ptx_line, *(access.ptx_line for access in inside))
-    moved = max(total, leader.bytes) if inside else leader.bytes
-    return Group(leader.ptx_line, lines, start, start - leader.offset, moved)
+    size = max(total, leader.bytes) if inside else leader.bytes
+    return Group(leader.ptx_line, lines, start, start - leader.offset, size)
+
+
+def moved(
+    accesses: Iterable[Counted], entry: str, functions: Sequence[Function], executions: Executions,
+    ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None,
+) -> tuple[Counted, ...]:  # fmt: skip
+    """Return accesses with those of one kernel brought down to what its machine code loads behind a branch.
+
+    A loop that loads for its next turn loads once too often; where nothing else reads that, ptxas moves the load behind
+    the branch that leaves the loop. The simulator executes the PTX, and counts it there.
+
+    functions, executions, ptx: as for `executed.count`, whose result `counts` is where it is there already.
+    """
+    if counts is None:
+        counts = executed.count(functions, executions, ptx)
+    loads: dict[int, list[tuple[str, int, bool, executed.Count]]] = defaultdict(list)
+    for block, times in executed.counted(functions, counts):
+        for one in block.instructions:
+            if one.opcode in _LOADS:
+                loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
+    found = []
+    for access in accesses:
+        copies = loads.get(access.instruction) if access.op == "load" and access.kernel == entry else None
+        written = executions.get(access.instruction)
+        if copies and written and access.requests and not access.merged:
+            alike = all((space, size) == (access.space, access.bytes) for space, size, _, _ in copies)
+            sure = all(times.sure and not guarded for _, _, guarded, times in copies)
+            lanes = sum(times.lanes for _, _, _, times in copies)
+            if alike and sure and 0 < lanes < written.lanes:
+                share = sum(times.warps for _, _, _, times in copies) / written.warps
+                access = (access.times(share) if share < 1 else access)._replace(inexact=MOVED)
+        found.append(access)
+    return tuple(found)

@@ -8,12 +8,14 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cudabench.compile import nvdisasm
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
-from cudabench.explain.drawings import Tile, bank_requests, of
-from cudabench.explain.machine_code import Kernel
-from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
+from cudabench.explain.code_copies import Executions
+from cudabench.explain.drawings import Tile, bank_requests, elements, of
+from cudabench.records.launch import WARP
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
 
@@ -44,9 +46,7 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
 
     tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
     """
-    by_order: dict[int, Step] = {}
-    for order, step, warps in (*_global(trace, case, buffers), *_shared(trace, tiles)):
-        by_order[order] = replace(step, warps=warps)
+    by_order = dict([*_global(trace, case, buffers), *_shared(trace, tiles)])
     kept: list[Step] = []
     runs = 0
     for _, step in sorted(by_order.items()):
@@ -57,31 +57,21 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     return tuple(kept)
 
 
-_Found = Iterable[tuple[int, Step, tuple[WarpElements, ...]]]
+_Found = Iterable[tuple[int, Step]]
 
 
 def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
-    import numpy as np
-
-    named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
     x, y, _ = case.launches[0].block
     order: dict[int, Step] = {}
     lanes: dict[int, dict[tuple[tuple[int, int, int], int], dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for event in trace.accesses:
-        if event.argument < 0:
-            continue
-        argument = case.launches[0].arguments[event.argument]
-        buffer = named[argument.buffer if isinstance(argument, (Rows, Surface, Texture, TensorMap)) else argument]
-        itemsize = np.dtype(buffer.dtype).itemsize
+    for event, buffer, element in elements(trace, case, buffers):
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
-        order.setdefault(
-            event.order,
-            Step(event.line, event.op, "global", buffer.name, buffer.shape, max(event.width // itemsize, 1), ()),
-        )
-        lanes[event.order][event.block, thread // WARP][thread % WARP] = event.offset // itemsize
+        each = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
+        order.setdefault(event.order, Step(event.line, event.op, "global", buffer.name, buffer.shape, each, ()))
+        lanes[event.order][event.block, thread // WARP][thread % WARP] = element
     for number, step in order.items():
         warps = tuple(WarpElements(block, warp, _runs(of)) for (block, warp), of in lanes[number].items())
-        yield number, step, warps
+        yield number, replace(step, warps=warps)
 
 
 def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
@@ -92,24 +82,15 @@ def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
         tile = of(requests[0], tiles)
         if tile is None:
             continue
-        warps = tuple(
-            WarpElements(
-                request.block,
-                request.warp,
-                _runs(
-                    {
-                        lane: (address - tile.start) // tile.itemsize
-                        for lane, address in enumerate(request.addresses)
-                        if address is not None
-                    }
-                ),
-            )
-            for request in requests
-        )
+        warps = []
+        for request in requests:
+            places = ((lane, a - tile.start) for lane, a in enumerate(request.addresses) if a is not None)
+            runs = _runs({lane: place // tile.itemsize for lane, place in places})
+            warps.append(WarpElements(request.block, request.warp, runs))
         shape = tile.shape or (tile.nbytes // tile.itemsize,)
         first = requests[0]
         each = max(first.width // tile.itemsize, 1)
-        yield number, Step(first.line, first.op, "shared", tile.name, shape, each, ()), warps
+        yield number, Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps))
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
@@ -150,7 +131,7 @@ def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
 # Machine code --------------------------------------------------------------------------------------------------------
 
 
-def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, executed.Executions]) -> tuple[LineCode, ...]:
+def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Executions]) -> tuple[LineCode, ...]:
     """Return the machine code of the kernels that a case launches, by source line, with its executions.
 
     parts: the case by source, compiled; counts: by entry, how often each PTX line ran. Empty without nvdisasm or a
@@ -164,23 +145,20 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, executed.
     for part, one in parts:
         if one.cubin is None or nvdisasm.path() is None:
             continue
-        ptx = tuple(one.ptx.split("\n"))
-        places = places_of(ptx, part.source.name)
+        places = places_of(one.lines, part.source.name)
         for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
-            kernel = Kernel(entry, counts.get(entry))
-            functions = nvdisasm.functions(one.cubin, kernel.entry)
-            ran = executed.count(functions, kernel.executions or {}, ptx)
-            for function, of_blocks in zip(functions, ran, strict=True):
-                for block, times in zip(function.blocks, of_blocks, strict=True):
-                    for instruction in block.instructions:
-                        place = places.get(instruction.ptx_line)
-                        if place is None:
-                            continue
-                        guard = f"@{instruction.guard} " if instruction.guard else ""
-                        operands = ", ".join(instruction.operands)
-                        texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])
-                        warps[place] += times.warps  # type: ignore[assignment]
-                        lanes[place] += times.lanes  # type: ignore[assignment]
+            functions = nvdisasm.functions(one.cubin, entry)
+            ran = executed.count(functions, counts.get(entry, {}), one.lines)
+            for block, times in executed.counted(functions, ran):
+                for instruction in block.instructions:
+                    place = places.get(instruction.ptx_line)
+                    if place is None:
+                        continue
+                    guard = f"@{instruction.guard} " if instruction.guard else ""
+                    operands = ", ".join(instruction.operands)
+                    texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])
+                    warps[place] += times.warps  # type: ignore[assignment]
+                    lanes[place] += times.lanes  # type: ignore[assignment]
     every = sum(map(len, texts.values()))
     share = min(1.0, MOST_CODE / every) if every else 1.0
     return tuple(

@@ -51,7 +51,7 @@ def gap(
     threads. None where the text does not tell.
     """
     text = next((one for name, one in texts.items() if PurePath(name).name == PurePath(file).name), None)
-    return None if text is None else _read(text).gap(earlier, later, parted)
+    return None if text is None else _Gaps(_read(text), parted).find(earlier, later)
 
 
 @lru_cache(maxsize=8)
@@ -160,7 +160,7 @@ class Statements:
         found = [at for at, word in enumerate(self.words) if word == name and self.function(at) not in (-1, function)]
         return [at for at in found if self.words[at + 1 : at + 2] in (["("], ["<"])]
 
-    def _in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
+    def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
         """Return the ways to two tokens, or to the calls of their functions where these differ; none if there are none.
 
         Of what a function did in its last call, and does in its next, the calls count; and whether that is the same
@@ -203,14 +203,20 @@ class Statements:
             inside = next((one for one in bodies if one and one[0].first <= token <= one[-1].last), [])
         return steps
 
-    def gap(self, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]) -> Gap | None:
+
+class _Gaps:
+    """Where barriers can stand among statements; parted: the lines whose conditions part threads."""
+
+    def __init__(self, text: Statements, parted: Collection[int]) -> None:
+        self.text, self.line, self.parted = text, text.line, parted
+
+    def find(self, earlier: tuple[int, int], later: tuple[int, int]) -> Gap | None:
         """See `gap`."""
-        a, b, again = self._in_one_function(self.token(earlier), self.token(later))
+        a, b, again = self.text.in_one_function(self.text.token(earlier), self.text.token(later))
         if not a or not b:
             return None
         if again:
-            loop = next((at for at in range(len(a) - 2, -1, -1) if a[at].statement.kind in LOOPS), None)
-            return self._around(a, b, loop, later[0], parted)
+            return self._around(a, b, _loop(a, len(a) - 1), later[0])
         level = 0
         while (
             level + 1 < min(len(a), len(b))
@@ -219,94 +225,94 @@ class Statements:
         ):
             level += 1
         one, other = a[level], b[level]
+        loop = _loop(a, level)
         if one.index < other.index:
-            return self._forward(a, b, level, parted)
-        loop = next((at for at in range(level - 1, -1, -1) if a[at].statement.kind in LOOPS), None)
+            return self._forward(a, b, level)
         if one.index > other.index:
             # With no loop around both, threads that parted have come to the later statement first.
-            return self._forward(b, a, level, parted) if loop is None else self._around(a, b, loop, later[0], parted)
+            return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
         inner = one.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
         if inner.kind in LOOPS and a_in and not b_in:
-            return self._around(a, b, level, later[0], parted)
+            return self._around(a, b, level, later[0])
         if inner.kind in ("if", "switch") and a_in and not b_in and loop is not None:
-            return self._around(a, b, loop, later[0], parted)
+            return self._around(a, b, loop, later[0])
         if inner.kind == "do" and b_in and not a_in:
             # The condition at the end, and what comes in the next turn.
             tail = self.line(inner.last)
-            found = self._gap(tail, tail, inner, a, level + 1, parted)
-            return found._replace(kind="head", span=(tail, tail))
+            return self._gap(tail, tail, inner, a, level + 1)._replace(kind="head", span=(tail, tail))
         if inner.kind in LOOPS and b_in and not a_in:
-            first = inner.bodies[0][0]
-            found = self._gap(
-                self.line(inner.head), self.line(first.first), b[level + 1].statement, a, level + 1, parted
-            )
-            return found._replace(around=self._parting(b[level + 1 :], parted))
+            first = self.line(inner.bodies[0][0].first)
+            found = self._gap(self.line(inner.head), first, b[level + 1].statement, a, level + 1)
+            return found._replace(around=self._parting(b[level + 1 :]))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
-        found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in), parted)
-        turn = None if loop is None else self._around(a, b, loop, later[0], parted)
+        found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in))
+        turn = None if loop is None else self._around(a, b, loop, later[0])
         line = earlier[0]
         if kind == "same" and line == later[0] and sum(self.line(each.first) == line for each in one.list) > 1:
             turn = found._replace(kind="between", after=line, before=line)
         return found._replace(kind=kind, turn=turn)
 
-    def _forward(self, a: list[Step], b: list[Step], level: int, parted: Collection[int]) -> Gap:
+    def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
         one, other = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        left = self._left(between, parted)  # the barrier comes before that, and all threads to the barrier
-        found = self._gap(self.line(one.last), left or self.line(other.first), other, a, level, parted)
-        around = self._parting(a[level:], parted) + self._parting(b[level:], parted)
-        return found._replace(around=tuple(dict.fromkeys(around)))
+        left = self._left(between)  # the barrier comes before that, and all threads to the barrier
+        found = self._gap(self.line(one.last), left or self.line(other.first), other, a, level)
+        return found._replace(around=self._parting(a[level:], b[level:]))
 
-    def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int, parted: Collection[int]) -> Gap | None:
+    def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
         """Return the place at the end of the body of a loop, on the way to both at a level."""
         if loop is None or loop + 1 >= len(a):
             return None
         head, own = a[loop].statement, a[loop + 1].statement
         target = b[loop + 1].statement if loop + 1 < len(b) else head
-        found = self._gap(self.line(own.last), 0, target, a, loop + 1, parted)
-        around = self._parting(a[loop + 1 :], parted) + self._parting(b[loop + 1 :], parted)
+        found = self._gap(self.line(own.last), 0, target, a, loop + 1)
         return found._replace(
             kind="turn",
-            bare=self.words[head.head + 1] != "{",
+            bare=self.text.words[head.head + 1] != "{",
             loop=self.line(head.first),
             span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),
-            around=tuple(dict.fromkeys(around)),
+            around=self._parting(a[loop + 1 :], b[loop + 1 :]),
         )
 
-    def _gap(
-        self, after: int, before: int, target: Statement, way: list[Step], level: int, parted: Collection[int]
-    ) -> Gap:
+    def _gap(self, after: int, before: int, target: Statement, way: list[Step], level: int) -> Gap:
         """Return a place in the list at a level of a way: what of the statements around it parts threads."""
-        outside, is_loop = 0, False
-        for step in way[:level]:
-            if self._parts(step.statement, parted):
-                outside, is_loop = self.line(step.statement.first), step.statement.kind in LOOPS
-                break
-        leaves = next((found for step in way[: level + 1] if (found := self._left(step, parted))), 0)
-        span = (self.line(target.first), self.line(target.last))
-        return Gap("between", after, before, 0, span, (), outside, is_loop, leaves)
+        outside = next((step.statement for step in way[:level] if self._parts(step.statement)), None)
+        return Gap(
+            "between",
+            after,
+            before,
+            0,
+            (self.line(target.first), self.line(target.last)),
+            outside=self.line(outside.first) if outside else 0,
+            is_loop=outside is not None and outside.kind in LOOPS,
+            leaves=next(filter(None, map(self._left, way[: level + 1])), 0),
+        )
 
-    def _parts(self, one: Statement, parted: Collection[int]) -> bool:
+    def _parts(self, one: Statement) -> bool:
         """Return whether the head of a statement parts threads."""
         if one.kind in ("plain", "block"):
             return False
         lines = range(self.line(one.first), self.line(one.head) + 1)
-        tail = self.line(one.last) if one.kind == "do" else 0
-        return any(line in parted for line in (*lines, tail))
+        return any(line in self.parted for line in (*lines, self.line(one.last) if one.kind == "do" else 0))
 
-    def _parting(self, steps: Sequence[Step], parted: Collection[int]) -> tuple[int, ...]:
-        """Return the line of the first statement on a way whose head parts threads, if any."""
-        found = next((step.statement for step in steps if self._parts(step.statement, parted)), None)
-        return () if found is None else (self.line(found.first),)
+    def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
+        """Return the lines of the first statement on each way whose head parts threads, if any."""
+        found = (next((step.statement for step in way if self._parts(step.statement)), None) for way in ways)
+        return tuple(dict.fromkeys(self.line(one.first) for one in found if one is not None))
 
-    def _left(self, step: Step, parted: Collection[int]) -> int:
+    def _left(self, step: Step) -> int:
         """Return the line of a condition before a statement in its list from which some threads leave, or 0."""
         for one in step.list[: step.index]:
-            leaving = one.kind == "if" and any(word in LEAVES for word in self.words[one.first : one.last])
-            if leaving and self._parts(one, parted):
+            leaving = one.kind == "if" and any(word in LEAVES for word in self.text.words[one.first : one.last])
+            if leaving and self._parts(one):
                 return self.line(one.first)
         return 0
+
+
+def _loop(way: list[Step], level: int) -> int | None:
+    """Return at which level of a way the innermost loop around one is."""
+    return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
 
 
 def _flat(one: Statement) -> list[Statement]:

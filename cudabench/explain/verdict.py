@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from cudabench.explain.limits import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
+from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
 SHOWN = 3  # limits of the line; others are in the results file

@@ -11,7 +11,8 @@ from cudabench.cards.load import Card
 from cudabench.compile import nvdisasm
 from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
-from cudabench.explain import limits, merged, moved
+from cudabench.explain import lower_bounds, merged
+from cudabench.explain.card_rates import launch_of
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import occupancy
 from cudabench.records.planned import Case, Operation, Problem, Settings
@@ -53,7 +54,7 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
             executions = run.report.executed.get(entry)
             if executions and compiled.cubin is not None:
                 code = nvdisasm.functions(compiled.cubin, entry)
-                accesses = moved.issued(accesses, entry, code, executions, compiled.lines)
+                accesses = merged.moved(accesses, entry, code, executions, compiled.lines)
     return replace(run, report=run.report._replace(accesses=accesses))
 
 
@@ -88,7 +89,7 @@ def sampled(
         grows = max(_threads(case, threads, blocks) / ran, 1.0)
         if run is not None:
             footprints = [one.report.footprint for one in run.launched]
-            uneven = any(one is not None and limits.sure(one.parts) < EVEN for one in footprints)
+            uneven = any(one is not None and lower_bounds.sure(one.parts) < EVEN for one in footprints)
             if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
                 break
         device.reset(case)
@@ -123,7 +124,7 @@ def limits_of(
 
     Without nvdisasm the machine code is not read, and what it decides is left out.
     """
-    return limits.limits(work_of(device, case, run), card, cache=settings.cache, moved=moved)
+    return lower_bounds.lower_bounds(work_of(device, case, run), card, cache=settings.cache, moved=moved)
 
 
 def by_card(
@@ -136,15 +137,15 @@ def by_card(
             card.key,
             card.title,
             card.source == "measured",
-            limits.launch_of(card, settings.cache),
+            launch_of(card, settings.cache),
             card.per_hour,
-            limits.limits(work, card, cache=settings.cache, moved=moved),
+            lower_bounds.lower_bounds(work, card, cache=settings.cache, moved=moved),
         )
         for card in cards
     )
 
 
-def work_of(device: SimDevice, case: Case, run: Run) -> list[limits.Work]:
+def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
     """Return what the launches of a case did, by kind of launch."""
     parts = {launch.function: part for part in case.parts for launch in part.launches}
     found = []
@@ -160,7 +161,7 @@ def work_of(device: SimDevice, case: Case, run: Run) -> list[limits.Work]:
         shared = needs.shared_bytes + launch.shared_bytes
         fits = occupancy(device.architecture, threads, needs.registers, shared, barriers=needs.barriers)
         found.append(
-            limits.Work(
+            lower_bounds.Work(
                 entry, launch.grid, launch.block, launched.times, launched.report, functions, compiled.lines,
                 fits.blocks_per_sm,
             )

@@ -21,7 +21,7 @@ import numpy as np
 from cudabench.cards.load import Card
 from cudabench.devices import Choice, probe
 from cudabench.errors import OutOfMemory, UnsupportedFeature, UsageError
-from cudabench.explain.limits import roofs
+from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.budget import Budget

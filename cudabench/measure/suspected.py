@@ -9,7 +9,7 @@ from cudabench import simulator
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.devices import sim
-from cudabench.explain import barriers
+from cudabench.explain import machine_code
 from cudabench.records.planned import Case
 from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
@@ -60,7 +60,7 @@ def _parted(one: simulator.Hazard, compiled: Sequence[tuple[Case, Compiled]]) ->
     if nvdisasm.path() is None or any(each.cubin is None for _, each in compiled):
         return None
     return any(
-        barriers.predicated(nvdisasm.functions(each.cubin, entry), one.instruction)
+        machine_code.predicated(nvdisasm.functions(each.cubin, entry), one.instruction)
         for part, each in compiled
         if each.cubin is not None
         for entry in dict.fromkeys(each.entry(launch.function) for launch in part.launches)

@@ -5,20 +5,17 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
@@ -53,51 +50,32 @@ def channels(problem: Problem) -> int:
     return int(picture.shape[2])
 
 
-def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the size of the picture that the options name; checks where the result is to go."""
-    images.check_target(options)
-    picture = images.load(options)
-    return None if picture is None else picture.shape[:2]
-
-
 # Geometry ------------------------------------------------------------------------------------------------------------
 
 
-def wide(g: Geometry) -> dict[str, str]:
-    """Return the columns of a thread of the rung before the last: 16 bytes of floats, 8 of bytes."""
-    return {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)}
+def columns(g: Geometry) -> int:
+    """Return the elements of a row."""
+    return elements(g.problem) // g.size["rows"]
 
 
-def over_elements(g: Geometry) -> Dim:
-    """Return a grid of one element a thread."""
-    return (cdiv(elements(g.problem) // g.size["rows"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1)
-
-
-def over_slides(across: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid whose threads slide down columns, as many as a constant says."""
+def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid over the elements; constants say how many columns and rows a thread has."""
     return lambda g: (
-        cdiv(elements(g.problem) // g.size["rows"], g.block[0] * (g[across] if across else 1)),
-        cdiv(g.size["rows"], g.block[1] * g["ROWS"]),
+        cdiv(columns(g), g.block[0] * (g[across] if across else 1)),
+        cdiv(g.size["rows"], g.block[1] * (g[down] if down else 1)),
         1,
     )
 
 
 def too_large(g: Geometry, most: int) -> str | None:
     """Return why a radius is refused by a kernel that keeps sums of up to `most` in registers."""
-    asked = radius(g.problem)
-    return (
-        f"--radius {asked} needs too many sums in registers: this kernel takes up to {most}" if asked > most else None
-    )
+    asked, why = radius(g.problem), "needs too many sums in registers: this kernel takes up to"
+    return f"--radius {asked} {why} {most}" if asked > most else None
 
 
-def slides(g: Geometry) -> str | None:
-    """Refuse a radius whose sums along K rows of a column do not fit the registers."""
-    return too_large(g, (min(g["MAX_SUMS"], g["MAX_K"]) - 1) // 2)
-
-
-def slides_wide(g: Geometry) -> str | None:
-    """Refuse a radius whose sums along K rows of WIDE columns do not fit the registers."""
-    return too_large(g, (min(g["MAX_SUMS"] // g["WIDE"], g["MAX_K"]) - 1) // 2)
+def slides(g: Geometry, across: int = 1) -> str | None:
+    """Refuse a radius whose sums along K rows of some columns do not fit the registers."""
+    return too_large(g, (min(g["MAX_SUMS"] // across, g["MAX_K"]) - 1) // 2)
 
 
 def slides_in_strips(g: Geometry) -> str | None:
@@ -119,14 +97,9 @@ def writers(g: Geometry) -> int:
     return WARP - 2 * g["SIDE"] - 2 * ragged(g)
 
 
-def ragged(g: Geometry) -> int:
-    """Return 1 where rows are no whole number of a lane's columns."""
-    return ragged_by(g, g["SPAN"])
-
-
-def ragged_by(g: Geometry, span: int) -> int:
-    """Return 1 where rows are no whole number of so many columns."""
-    return 1 if elements(g.problem) // g.size["rows"] % span else 0
+def ragged(g: Geometry, span: int = 0) -> int:
+    """Return 1 where rows are no whole number of so many columns, or of a lane's."""
+    return int(columns(g) % (span or g["SPAN"]) > 0)
 
 
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
@@ -134,8 +107,7 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     as many as a constant says."""
 
     def grid(g: Geometry) -> Dim:
-        columns = elements(g.problem) // g.size["rows"]
-        strips = cdiv(cdiv(columns, g["SPAN"]) + ragged(g), writers(g))
+        strips = cdiv(cdiv(columns(g), g["SPAN"]) + ragged(g), writers(g))
         return (g["BORDER_BLOCKS"] + cdiv(strips * cdiv(g.size["rows"], g[rows]), g["WARPS"]), 1, 1)
 
     return grid
@@ -144,10 +116,10 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
     """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
     and last rows, and no more than `most`."""
-    columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
-    whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
+    width, rows = columns(g), g.size["rows"]
+    whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
-    return str(min(most, cdiv(max(slides, whole_rows * columns), g.threads)))
+    return str(min(most, cdiv(max(slides, whole_rows * width), g.threads)))
 
 
 def with_edge(g: Geometry) -> dict[str, str]:
@@ -158,7 +130,7 @@ def with_edge(g: Geometry) -> dict[str, str]:
 def paired(g: Geometry) -> dict[str, str]:
     """Return the blocks that fill in the edge, 16 bytes a lane for any radius, and fewer rows under way where those are
     ragged, which takes registers."""
-    ahead = {"PAIR_AHEAD": "3"} if elements(g.problem) // g.size["rows"] % 16 else {}
+    ahead = {"PAIR_AHEAD": "3"} if columns(g) % 16 else {}
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
     return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
@@ -166,7 +138,7 @@ def paired(g: Geometry) -> dict[str, str]:
 
 def stacked(g: Geometry) -> dict[str, str]:
     """Return 16 bytes a lane and, for bytes whose rows are ragged, longer strips and the blocks for the edge."""
-    if not ragged_by(g, 16 // g.itemsize):
+    if not ragged(g, 16 // g.itemsize):
         return {"BYTES": "16", "STACK_APART": str(int(apart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
 
@@ -175,7 +147,7 @@ def apart(g: Geometry) -> bool:
     """Tell whether strips that begin anew with each row of blocks are at most a 64th more than those that go on."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
-    groups, most = elements(g.problem) // g.size["rows"] // span, WARP - 2 * side
+    groups, most = columns(g) // span, WARP - 2 * side
     return 64 * cdiv(groups, most) * most <= 65 * (groups + side)
 
 
@@ -183,10 +155,7 @@ def over_stacks(g: Geometry) -> Dim:
     """Return the grid of blocks whose warps lie below each other; those of aligned rows lie one after the other."""
     if ragged(g) and g.itemsize > 1:
         return over_strips("STRIP_ROWS")(g)
-    groups, stacks = (
-        elements(g.problem) // g.size["rows"] // g["SPAN"],
-        cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]),
-    )
+    groups, stacks = columns(g) // g["SPAN"], cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"])
     if ragged(g):
         return (g["BORDER_BLOCKS"] + cdiv(groups + 2, writers(g)) * stacks, 1, 1)
     if g["STACK_APART"]:
@@ -199,7 +168,7 @@ def over_bands(g: Geometry) -> Dim:
     rung before for ragged rows, which go as there."""
     if ragged(g):
         return over_strips("PAIR_ROWS")(g)
-    groups = elements(g.problem) // g.size["rows"] // g["BAND_GROUP"] + 1
+    groups = columns(g) // g["BAND_GROUP"] + 1
     warps = cdiv(groups * cdiv(g.size["rows"], g["BAND_ROWS"]), 2 * WARP - g["BAND_LENT"])
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
@@ -226,7 +195,7 @@ def tiled(name: str, sums: bool) -> Kernel:
         tile = cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16
         return tile + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
 
-    return Kernel(name, "blur_" + name, (16, 16), over_elements, shared_bytes=shared)
+    return Kernel(name, "blur_" + name, (16, 16), over_elements(), shared_bytes=shared)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -256,29 +225,21 @@ def window(array: np.ndarray, reach: int, axis: int) -> np.ndarray:
     return sums
 
 
-def inside(length: int, reach: int) -> np.ndarray:
-    """Return how many neighbours along an axis each position has, itself among them."""
-    at = np.arange(length)
-    counts: np.ndarray = np.minimum(at, reach) + np.minimum(length - 1 - at, reach) + 1
-    return counts
-
-
 def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: slice) -> None:
     """Fill a strip of rows of the target with means that are summed in the type `wide`, some rows at a time."""
     height, width = source.shape[:2]
     rows = max(4 * reach, STRIP_BYTES // (source[0].size * np.dtype(wide).itemsize), 1)
-    across = inside(width, reach).reshape(-1, *[1] * (source.ndim - 2))
-    down = inside(height, reach)
-    for start in range(strip.start, min(strip.stop, height), rows):
-        stop = min(start + rows, strip.stop, height)
-        above = max(start - reach, 0)
-        near: np.ndarray = source[above : min(stop + reach, height)].astype(wide)
-        sums = window(window(near, reach, 1), reach, 0)[start - above : stop - above]
-        counts = down[start:stop].reshape(-1, *[1] * (source.ndim - 1)) * across
+    down, across = (window(np.ones(length, int), reach, 0) for length in (height, width))
+    across = across.reshape(-1, *[1] * (source.ndim - 2))
+    for part in pieces(strip, rows):
+        above = max(part.start - reach, 0)
+        near: np.ndarray = source[above : part.stop + reach].astype(wide)
+        sums = window(window(near, reach, 1), reach, 0)[part.start - above : part.stop - above]
+        counts = down[part].reshape(-1, *[1] * (source.ndim - 1)) * across
         if sums.dtype.kind == "f":
-            np.divide(sums, counts, out=target[start:stop], casting="same_kind")
+            np.divide(sums, counts, out=target[part], casting="same_kind")
         else:
-            np.floor_divide(sums + counts // 2, counts, out=target[start:stop], casting="unsafe")
+            np.floor_divide(sums + counts // 2, counts, out=target[part], casting="unsafe")
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
@@ -300,19 +261,8 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sum's rounding, or one level."""
     if problem.dtype == "uint8":
         return Tolerance(0.0, 1.0, "some kernels cut instead of rounding to the nearest level")
-    terms = (2 * radius(problem) + 1) ** 2
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    return Tolerance(
-        (terms + 2) * unit, 0.0, "a sum of n positive terms rounds n - 1 times, the mean thrice more at most"
-    )
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the picture and the blurred one."""
-    return (
-        Buffer("in", shape(problem), problem.dtype, "in"),
-        Buffer("out", shape(problem), problem.dtype, "out"),
-    )
+    reason = "a sum of n positive terms rounds n - 1 times, the mean thrice more at most"
+    return Tolerance(((2 * radius(problem) + 1) ** 2 + 2) * unit(problem), 0.0, reason)
 
 
 def arguments(problem: Problem) -> tuple[object, ...]:
@@ -323,11 +273,6 @@ def arguments(problem: Problem) -> tuple[object, ...]:
 def elements(problem: Problem) -> int:
     """Return the elements of the picture."""
     return problem.size["rows"] * problem.size["cols"] * channels(problem)
-
-
-def itemsize(problem: Problem) -> int:
-    """Return the bytes of an element."""
-    return np.dtype(problem.dtype).itemsize
 
 
 def save(problem: Problem, outputs: Arrays) -> None:
@@ -348,14 +293,14 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"float32": "float", "uint8": "unsigned char"},
     kernels=(
-        Kernel("naive", "blur_naive", (16, 16), over_elements),
+        Kernel("naive", "blur_naive", (16, 16), over_elements()),
         tiled("smem", sums=False),
         tiled("separable", sums=True),
         Kernel(
             "slide",
             "blur_slide",
             (128, 1),
-            over_slides(),
+            over_elements(down="ROWS"),
             constants={"TURNS": number(1, 64)},
             refuses=slides,
         ),
@@ -363,10 +308,10 @@ OPERATION = Operation(
             "vector",
             "blur_vector",
             (128, 1),
-            over_slides("WIDE"),
+            over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
-            refuses=slides_wide,
-            defines=wide,
+            refuses=lambda g: slides(g, g["WIDE"]),
+            defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},  # bytes: 8 of them
         ),
         Kernel(
             "strip",
@@ -422,7 +367,10 @@ OPERATION = Operation(
             defines=stacked,
         ),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("in", shape(problem), problem.dtype, "in"),
+        Buffer("out", shape(problem), problem.dtype, "out"),
+    ),
     arguments=arguments,
     inputs=inputs,
     reference=reference,
@@ -447,6 +395,6 @@ OPERATION = Operation(
         "CHANNELS": str(channels(problem)),
         "STACK_RAGGED": str(int(problem.size["cols"] * channels(problem) * itemsize(problem) % 16 > 0)),
     },
-    size=size,
+    size=images.size,
     save=save,
 )

@@ -5,37 +5,26 @@ Every rung leaves a partial sum a block in device memory; the second pass, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.occupancy import MAX_REGISTERS
-from cudabench.operations.flat import in_strips, striding
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces, striding
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import Dim, Launch
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
-
-Arrays = dict[str, np.ndarray]
+from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
 # Partial sums that one thread adds one after another: by default, and at most. At a million, float32 drops so many of
 # the small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # elements that the reference converts at a time
+PIECE = 1 << 15  # that the CPU works on at a time, in its cache
 # Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
 VECTOR_THREADS = 132 * 1024
-
-
-def sum_type(problem: Problem) -> str:
-    """Return the type that squares are summed in: exact for integers."""
-    return "int64" if problem.dtype == "int32" else problem.dtype
-
-
-def out_type(problem: Problem) -> str:
-    """Return the type of the distance."""
-    return "float64" if problem.dtype == "int32" else problem.dtype
 
 
 # Launches ------------------------------------------------------------------------------------------------------------
@@ -51,50 +40,37 @@ by_element = in_short_chains(striding())
 over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
 # All that 132 SMs hold, for the rung whose threads have less under way.
 over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
-UNROLLED = {"UNROLL": number(1, MAX_REGISTERS // 8)}
 
 
-def check_partials(grid: Dim, block: Dim) -> None:
-    """Raise UsageError for a grid whose partial sums have no room, or are too many for one block to add in turn."""
-    most = min(MAX_PARTIALS, LONGEST_CHAIN * block[0])
-    if grid[0] > most:
-        why = "there is room for" if most == MAX_PARTIALS else f"a block of {block[0]} adds without losing small ones"
-        raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
+def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:
+    """Return a rung: its last block finishes, or another launch of one block that adds the partial sums.
 
-
-def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[str, Rule] | None = None) -> Kernel:
-    """Return a rung of two launches: the partial sums, then one block that adds them."""
+    unroll: what UNROLL is where the chapter's own is not meant.
+    """
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        check_partials(grid, g.block)
-        return (
-            Launch(function, grid, g.block, ("a", "b", "partial", np.int32(g.size["n"]))),
-            Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]))),
-        )
+        # The partial sums need room, and one block adds them in turn.
+        most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
+        if grid[0] > most:
+            adds = f"a block of {g.block[0]} adds without losing small ones"
+            why = "there is room for" if most == MAX_PARTIALS else adds
+            raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
+        n = np.int32(g.size["n"])
+        if passes == 1:
+            return (Launch(function, grid, g.block, ("a", "b", "partial", "arrived", "out", n)),)
+        finish = Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0])))
+        return (Launch(function, grid, g.block, ("a", "b", "partial", n)), finish)
 
-    return Kernel(name, function, (256,), grid, any_grid=True, constants=constants or {}, launches=launches)
-
-
-def one_pass(
-    name: str, block: int, grid: Callable[[Geometry], Dim], defines: Mapping[str, str] | None = None
-) -> Kernel:
-    """Return a rung of one launch, whose last block finishes."""
-    function = "distance_" + name.replace("-", "_")
-
-    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        check_partials(grid, g.block)
-        arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
-        return (Launch(function, grid, g.block, arguments),)
-
+    constants = {} if grid is by_element else {"UNROLL": number(1, MAX_REGISTERS // 8)}
     return Kernel(
         name,
         function,
         (block,),
         grid,
         any_grid=True,
-        constants=UNROLLED,
-        defines=lambda g: dict(defines or {}),
+        constants=constants,
+        defines=lambda g: {"UNROLL": unroll} if unroll else {},
         launches=launches,
     )
 
@@ -116,9 +92,8 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else np.float64)
     sums = []
-    for start in range(0, len(a), CHUNK):
-        d = np.subtract(a[start : start + CHUNK], b[start : start + CHUNK], dtype=wide)
-        sums.append(np.square(d).sum().item())
+    for part in pieces(slice(0, len(a)), CHUNK):
+        sums.append(np.square(np.subtract(a[part], b[part], dtype=wide)).sum().item())
     return {"out": np.sqrt(np.array([sum(sums)], dtype=np.float64))}
 
 
@@ -126,19 +101,14 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Compute with NumPy, in pieces that stay in the cache, a strip of the vectors to a thread."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else a.dtype)
-    piece = 1 << 15
     sums = []
 
     def add(strip: slice) -> None:
-        d = np.empty(piece, wide)
-        total = 0.0
-        for start in range(strip.start, min(strip.stop, len(a)), piece):
-            stop = min(start + piece, strip.stop, len(a))
-            part = d[: stop - start]
-            np.subtract(a[start:stop], b[start:stop], out=part, dtype=wide)
-            np.multiply(part, part, out=part)
-            total += float(part.sum())
-        sums.append(total)
+        room = np.empty(PIECE, wide)
+        for part in pieces(strip, PIECE):
+            d = np.subtract(a[part], b[part], out=room[: part.stop - part.start], dtype=wide)
+            np.multiply(d, d, out=d)
+            sums.append(float(d.sum()))
 
     in_strips(len(a), threads, add)
     outputs["out"][0] = np.sqrt(sum(sums))
@@ -148,25 +118,11 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sums' rounding, for any grid."""
     if problem.dtype == "int32":
         return Tolerance(2.0**-50, 0.0, "the sum is exact in 64 bits; its root rounds to double")
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    n = problem.size["n"]
     return Tolerance(
-        (8 + n**0.5) * unit,
+        (8 + problem.size["n"] ** 0.5) * unit(problem),
         0.0,
         "a root halves the relative error of a sum of n positive terms, which one long chain of additions rounds by "
         "about sqrt(n) half units in the last place",
-    )
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the vectors, the distance, and scratch: a partial sum a block and the count of finished blocks."""
-    shape = (problem.size["n"],)
-    return (
-        Buffer("a", shape, problem.dtype, "in"),
-        Buffer("b", shape, problem.dtype, "in"),
-        Buffer("out", (1,), out_type(problem), "out"),
-        Buffer("partial", (MAX_PARTIALS,), sum_type(problem), "scratch"),
-        Buffer("arrived", (1,), "uint32", "scratch"),
     )
 
 
@@ -179,20 +135,27 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "int32": "int", "float64": "double"},
     kernels=(
-        two_passes("two-pass", by_element),
-        two_passes("shuffle", by_element),
-        two_passes("vector", over_vectors, UNROLLED),
-        one_pass("single-pass", 256, over_vectors),
-        one_pass("streamed", 512, over_more_vectors, {"UNROLL": "2"}),
-        one_pass("released", 512, over_more_vectors, {"UNROLL": "2"}),
+        rung("two-pass", 256, by_element, passes=2),
+        rung("shuffle", 256, by_element, passes=2),
+        rung("vector", 256, over_vectors, passes=2),
+        rung("single-pass", 256, over_vectors),
+        rung("streamed", 512, over_more_vectors, unroll="2"),
+        rung("released", 512, over_more_vectors, unroll="2"),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("a", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("b", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("out", (1,), "float64" if problem.dtype == "int32" else problem.dtype, "out"),
+        # A partial sum a block, exact for integers, and the count of finished blocks.
+        Buffer("partial", (MAX_PARTIALS,), "int64" if problem.dtype == "int32" else problem.dtype, "scratch"),
+        Buffer("arrived", (1,), "uint32", "scratch"),
+    ),
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),
     inputs=inputs,
     reference=reference,
-    baseline=Baseline("numpy.subtract, multiply and sum, 32768 elements at a time", on_cpu),
+    baseline=Baseline(f"numpy.subtract, multiply and sum, {PIECE} elements at a time", on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: 2 * problem.size["n"] * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: 2 * problem.size["n"] * itemsize(problem),
     bytes_formula="2 * N * sizeof(T)",
     flops=lambda problem: 3 * problem.size["n"],
     flops_formula="3 * N",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 
@@ -32,11 +32,16 @@ def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable
     return rule
 
 
-def in_strips(length: int, threads: int, work: Callable[[slice], None]) -> None:
+def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> None:
     """Do `work` on the parts of range(length), one to a thread."""
     if threads == 1:
         work(slice(0, length))
         return
     step = cdiv(length, threads)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda start: work(slice(start, start + step)), range(0, length, step)))
+        list(pool.map(work, pieces(slice(0, length), step)))
+
+
+def pieces(strip: slice, length: int) -> Iterator[slice]:
+    """Yield the pieces of a strip, of a length that stays in the cache."""
+    return (slice(at, min(at + length, strip.stop)) for at in range(strip.start, strip.stop, length))

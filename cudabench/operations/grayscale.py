@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.inputs import Arrays, random_array
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
-Arrays = dict[str, np.ndarray]
-
 PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
-
-
-def over_picture(g: Geometry) -> Dim:
-    """Return a two-dimensional grid of one pixel a thread."""
-    return (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1)
 
 
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over the picture as one long row; a constant says how many pixels a thread has."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
-
-
-def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the size of the picture that the options name; checks where the result is to go."""
-    images.check_target(options)
-    picture = images.load(options, "RGB")
-    return None if picture is None else picture.shape[:2]
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -58,8 +43,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     rgb, grey = arrays["rgb"].reshape(-1, 3), outputs["grey"].reshape(-1)
 
     def work(strip: slice) -> None:
-        for start in range(strip.start, min(strip.stop, len(grey)), PIECE):
-            piece = slice(start, min(start + PIECE, strip.stop))
+        for piece in pieces(strip, PIECE):
             weigh(rgb[piece], grey[piece])
 
     in_strips(len(grey), threads, work)
@@ -72,17 +56,6 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     return {"grey": grey}
 
 
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the picture and its greys."""
-    rows, cols = problem.size["rows"], problem.size["cols"]
-    return (Buffer("rgb", (rows, cols, 3), "uint8", "in"), Buffer("grey", (rows, cols), "uint8", "out"))
-
-
-def save(problem: Problem, outputs: Arrays) -> None:
-    """Write the greys as a picture where the options say so."""
-    images.save(problem.options, outputs["grey"])
-
-
 OPERATION = Operation(
     name="grayscale",
     summary="grey = 0.21 r + 0.72 g + 0.07 b of each pixel",
@@ -92,12 +65,20 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"uint8": "unsigned char"},
     kernels=(
-        Kernel("naive", "grayscale_naive", (16, 16), over_picture),
+        Kernel(
+            "naive",
+            "grayscale_naive",
+            (16, 16),
+            lambda g: (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1),
+        ),
         Kernel("words", "grayscale_words", (16, 16), over_pixels("FEW")),
         Kernel("dot", "grayscale_dot", (16, 16), over_pixels("FEW")),
         Kernel("vector", "grayscale_vector", (16, 16), over_pixels("MANY")),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("rgb", (problem.size["rows"], problem.size["cols"], 3), "uint8", "in"),
+        Buffer("grey", (problem.size["rows"], problem.size["cols"]), "uint8", "out"),
+    ),
     arguments=lambda problem: ("rgb", "grey", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
     reference=reference,
@@ -111,6 +92,6 @@ OPERATION = Operation(
     flops_formula="5 * ROWS * COLS",
     peers=(Peer("torch-compiled", "torch", "torch.compile: (21 r + 72 g + 7 b + 50) // 100", ("uint8",)),),
     options=images.OPTIONS,
-    size=size,
-    save=save,
+    size=lambda options: images.size(options, "RGB"),
+    save=lambda problem, outputs: images.save(problem.options, outputs["grey"]),
 )

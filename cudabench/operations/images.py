@@ -30,13 +30,17 @@ def load(options: Mapping[str, Any], mode: str | None = None) -> np.ndarray | No
     return _load(str(path), mode) if path else None
 
 
-def check_target(options: Mapping[str, Any]) -> None:
-    """Raise CudabenchError where the picture could not be saved: no folder, or an ending that means no format."""
-    if not options.get("save"):
-        return
-    path = Path(options["save"])
-    outputs.check_target(path, "--save")
-    _format(path)
+def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...] | None:
+    """Return the size of the picture that the options name.
+
+    Raises CudabenchError where the result could not be saved: no folder, or an ending that means no format.
+    """
+    if options.get("save"):
+        path = Path(options["save"])
+        outputs.check_target(path, "--save")
+        _format(path)
+    picture = load(options, mode)
+    return None if picture is None else picture.shape[:2]
 
 
 def save(options: Mapping[str, Any], array: np.ndarray) -> None:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, one_each, striding
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, one_each, pieces, striding
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.records.launch import Dim, Launch, Texture
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 WIDTH = 64  # of the chapter: elements of a row of the table, and rows
 TAPS = 3  # weights of a row of the filter, and rows
@@ -50,10 +48,9 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
     padded = np.pad(arrays["table"], TAPS // 2, mode="edge")
     weights = arrays["filter"].reshape(TAPS, TAPS)
     filtered_from = padded.astype(out.dtype, copy=False)
-    for start in range(strip.start, min(strip.stop, len(out)), PIECE):
-        stop = min(start + PIECE, strip.stop, len(out))
-        y, x = np.divmod(arrays["index"][start:stop], WIDTH)
-        total = out[start:stop]
+    for part in pieces(strip, PIECE):
+        y, x = np.divmod(arrays["index"][part], WIDTH)
+        total = out[part]
         total[...] = 0
         for dy in range(TAPS):
             for dx in range(TAPS):
@@ -78,29 +75,8 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sum's rounding."""
     if problem.dtype == "int32":
         return Tolerance(0.0, 0.0, "integers, none of whose sums overflow")
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    return Tolerance(
-        (TAPS * TAPS + 1) * unit,
-        0.0,
-        "a sum of nine products, none negative, rounds each term ten times at most",
-    )
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the table, the filter, the indices and the results."""
-    n, dtype = problem.size["n"], problem.dtype
-    return (
-        Buffer("table", (WIDTH, WIDTH), dtype, "in"),
-        Buffer("filter", (TAPS * TAPS,), dtype, "in"),
-        Buffer("index", (n,), "int32", "in"),
-        Buffer("out", (n,), dtype, "out"),
-    )
-
-
-def moved(problem: Problem) -> int:
-    """Return the bytes that must move: indices and results, and the table and the filter once."""
-    itemsize = np.dtype(problem.dtype).itemsize
-    return problem.size["n"] * (4 + itemsize) + (WIDTH * WIDTH + TAPS * TAPS) * itemsize
+    reason = "a sum of nine products, none negative, rounds each term ten times at most"
+    return Tolerance((TAPS * TAPS + 1) * unit(problem), 0.0, reason)
 
 
 OPERATION = Operation(
@@ -121,13 +97,19 @@ OPERATION = Operation(
         fetching("texture-1d", (WIDTH * WIDTH,), linear=True),
         fetching("texture-2d", (WIDTH, WIDTH), linear=False),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("table", (WIDTH, WIDTH), problem.dtype, "in"),
+        Buffer("filter", (TAPS * TAPS,), problem.dtype, "in"),
+        Buffer("index", (problem.size["n"],), "int32", "in"),
+        Buffer("out", (problem.size["n"],), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("table", "filter", "index", "out", np.int32(problem.size["n"])),
     inputs=inputs,
     reference=reference,
     baseline=Baseline("numpy, nine times table[y, x] * weight", on_cpu),
     tolerance=tolerance,
-    bytes=moved,
+    # Indices and results, and the table and the filter once.
+    bytes=lambda problem: problem.size["n"] * (4 + itemsize(problem)) + (WIDTH**2 + TAPS**2) * itemsize(problem),
     bytes_formula=f"N * (4 + sizeof(T)) + ({WIDTH}^2 + {TAPS * TAPS}) * sizeof(T)",
     flops=lambda problem: 2 * TAPS * TAPS * problem.size["n"],
     flops_formula=f"{2 * TAPS * TAPS} * N",

@@ -12,13 +12,10 @@ import numpy as np
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.occupancy import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.operations import blas
-from cudabench.operations.inputs import random_array
-from cudabench.operations.rules import in_registers, number
-from cudabench.operations.warps import MAX_WARPS, needs_warps
+from cudabench.operations.inputs import Arrays, random_array, unit
+from cudabench.operations.rules import MAX_WARPS, in_registers, needs_warps, number
 from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
 MULTIPROCESSORS = 132  # of the H200 and H100
@@ -78,14 +75,9 @@ def shares_columns(g: Geometry) -> str | None:
     return f"a divisor of the {threads} threads whose quotient divides the {g['WTILE_M']} rows of a tile"
 
 
-def shares_warps(g: Geometry) -> str | None:
-    """Check that warps fill whole rows of a tile's warps."""
-    return None if g["WARPS"] % g["WARPS_N"] == 0 else f"a divisor of the block's {g['WARPS']} warps"
-
-
-def shares_slices(g: Geometry) -> str | None:
-    """Check that every part of a step has as many warps."""
-    return None if g["WARPS"] % g["SLICES"] == 0 else f"a divisor of the block's {g['WARPS']} warps"
+def divides_warps(name: str) -> Callable[[Geometry], str | None]:
+    """Return the check that a constant divides the warps of a block: of them rows of a tile, or parts of a step."""
+    return lambda g: None if g["WARPS"] % g[name] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
 def slices(g: Geometry) -> dict[str, str]:
@@ -98,11 +90,8 @@ def slices(g: Geometry) -> dict[str, str]:
 
 def over_slices(g: Geometry, parts: int) -> Dim:
     """Return the grid of the rung whose warps share a step in so many parts."""
-    return (
-        cdiv(g.size["m"], g.call("SLICE_TILE_M", parts)) * cdiv(g.size["n"], g.call("SLICE_TILE_N", parts)),
-        1,
-        1,
-    )
+    high, wide = (g.call(name, parts) for name in ("SLICE_TILE_M", "SLICE_TILE_N"))
+    return (cdiv(g.size["m"], high) * cdiv(g.size["n"], wide), 1, 1)
 
 
 def sliced_shared(g: Geometry) -> int:
@@ -123,14 +112,14 @@ def tf32(array: np.ndarray) -> np.ndarray:
 
 
 def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product, in float64, of the matrices as the tensor cores read them: float32 as TF32."""
-    read = arrays if problem.dtype == "float64" else {name: tf32(array) for name, array in arrays.items()}
+    """Return the product of the matrices as the tensor cores read them: float32 as TF32."""
+    read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
     return reference(problem, read)
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
     """Return what the tensor cores' float32 sums, which are cut off instead of rounded, may lose."""
-    if problem.dtype == "float64":
+    if problem.dtype != "float32":
         return tolerance(problem)
     lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
     return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
@@ -142,43 +131,21 @@ def split_tolerance(problem: Problem) -> Tolerance:
     return Tolerance(lost, 0.0, "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)")
 
 
-def tf32_tolerance(problem: Problem) -> Tolerance:
-    """Return what inputs rounded or cut to TF32 may lose, whichever a library does."""
-    return Tolerance(2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32")
+def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
+    """Return the rule that a block is one of some numbers of groups of four warps."""
+    return lambda g: None if g.threads in threads else f"{why}, and {g.threads} threads are not that"
 
 
-def needs_groups(g: Geometry) -> str | None:
-    """Refuse a block that is not one or two groups of four warps."""
-    if g.threads in (128, 256):
-        return None
-    return f"it works by groups of 128 threads, one or two of them, and {g.threads} threads are not that"
+GROUPS = "it works by groups of 128 threads, one or two of them"
+needs_fetchers = groups(256, 384, why="one group of 128 threads fetches for one or two that multiply")
 
 
-def needs_few_groups(g: Geometry) -> str | None:
-    """Refuse a block that is not one to three groups of four warps."""
-    return None if g.threads == 384 else needs_groups(g)
-
-
-def high(g: Geometry) -> dict[str, str]:
-    """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
-    large = cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])
-    return {"HIGH": str(256 if large >= FULL_BLOCKS // 2 else 128)}
-
-
-def broad(g: Geometry) -> dict[str, str]:
-    """Return the columns of a tile: fewer where the larger tiles leave multiprocessors idle."""
-    large = cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)
-    return {"BROAD": str(256 if large >= FULL_BLOCKS // 2 else 128)}
+def side(name: str, tiles: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
+    """Return the rule of a side of a tile: 256, or 128 where so many tiles of 256 leave multiprocessors idle."""
+    return lambda g: {name: "256" if tiles(g) >= FULL_BLOCKS // 2 else "128"}
 
 
 # Tiles by tensor maps ------------------------------------------------------------------------------------------------
-
-
-def needs_fetchers(g: Geometry) -> str | None:
-    """Refuse a block that is not two or three groups of four warps."""
-    if g.threads in (256, 384):
-        return None
-    return f"one group of 128 threads fetches for one or two that multiply, and {g.threads} threads are not that"
 
 
 def tall(g: Geometry) -> dict[str, str]:
@@ -199,16 +166,6 @@ def over_pairs(g: Geometry) -> Dim:
     down, across = cdiv(g.size["m"], g["TALL"]), cdiv(g.size["n"], g["BESIDE"])
     pairs = down * (across // 2) + across % 2 * cdiv(down, 2)
     return (2 * cdiv(pairs, cdiv(pairs, MULTIPROCESSORS // 2)), 1, 1)
-
-
-def of_either(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product of the matrices as the tensor cores read them."""
-    return reference(problem, arrays) if problem.dtype in NARROW else of_tensor(problem, arrays)
-
-
-def either_tolerance(problem: Problem) -> Tolerance:
-    """Return what their sums may lose."""
-    return tolerance(problem) if problem.dtype in NARROW else tensor_tolerance(problem)
 
 
 def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
@@ -280,12 +237,10 @@ def tolerance(problem: Problem) -> Tolerance:
     if problem.dtype in NARROW:
         bfloat = problem.dtype == "bfloat16"
         # The reference of bfloat16 is rounded too.
-        unit = 2.0**-8 * 2 if bfloat else 2.0**-11
-        lost = 2.0**-23 * (k / 8 + 4)
+        lost = 1.01 * (2.0**-8 * 2 if bfloat else 2.0**-11) + 2.0**-23 * (k / 8 + 4)
         reason = "c rounds to its type; the tensor cores cut each of K / 16 sums off to 24 bits"
-        return Tolerance(1.01 * unit + lost, 0.0, reason, bfloat16=bfloat)
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    rtol = 4 * sqrt(k) * unit * (2 if problem.dtype == "float64" else 1)
+        return Tolerance(lost, 0.0, reason, bfloat16=bfloat)
+    rtol = 4 * sqrt(k) * unit(problem) * (2 if problem.dtype == "float64" else 1)
     return Tolerance(rtol, 0.0, "K roundings of random sign add up to sqrt(K) units; 4 times that leaves room")
 
 
@@ -306,13 +261,9 @@ def arguments(problem: Problem) -> tuple[Any, ...]:
     return ("a", "b", "c", *(np.int32(problem.size[name]) for name in "mkn"))
 
 
-def moved(problem: Problem) -> int:
-    """Return the bytes of the three matrices: each element moves at least once."""
-    m, n, k = (problem.size[name] for name in "mnk")
-    return (m * k + k * n + m * n) * np.dtype(storage(problem)).itemsize
-
-
-IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), "STRIP": number(1, 1024)}
+STRIP = {"STRIP": number(1, 1024)}
+STAGED = {"XSTAGES": number(2, 16), **STRIP}
+IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP}
 
 OPERATION = Operation(
     name="matmul",
@@ -341,7 +292,7 @@ OPERATION = Operation(
                 "WTN": number(1, 32, in_registers("WTM", "WTN"), multiple="VEC"),
                 "WTK": number(1, 128, shares_columns),
                 "STAGES": number(2, 16),
-                "WARPS_N": number(1, MAX_WARPS, shares_warps),
+                "WARPS_N": number(1, MAX_WARPS, divides_warps("WARPS_N")),
             },
             refuses=needs_warps,
             shared_bytes=lambda g: g["STAGES"] * g["WSTAGE"] * g.itemsize,
@@ -352,7 +303,7 @@ OPERATION = Operation(
             "matmul_tensor",
             (32, 8),
             lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
-            constants={"XSTAGES": number(2, 16), "STRIP": number(1, 1024)},
+            constants=STAGED,
             refuses=needs_warps,
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             expected=of_tensor,
@@ -366,9 +317,9 @@ OPERATION = Operation(
             (32, 8),
             lambda g: over_slices(g, g["SLICES"]),
             constants={
-                "SLICES": number(1, MAX_WARPS, shares_slices, power=True),
+                "SLICES": number(1, MAX_WARPS, divides_warps("SLICES"), power=True),
                 "SLICE_STAGES": number(2, 16),
-                "STRIP": number(1, 1024),
+                **STRIP,
             },
             refuses=needs_warps,
             shared_bytes=sliced_shared,
@@ -380,7 +331,7 @@ OPERATION = Operation(
             "matmul_tensor_split",
             (32, 8),
             lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
-            constants={"XSTAGES": number(2, 16), "STRIP": number(1, 1024)},
+            constants=STAGED,
             refuses=needs_warps,
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             tolerance=split_tolerance,
@@ -392,9 +343,9 @@ OPERATION = Operation(
             "matmul_wgmma",
             (32, 8),
             lambda g: over_tiles(g, "HIGH", "GWIDE"),
-            constants={"HIGH": number(128, 256, power=True), "GSTAGES": number(4, 16), "STRIP": number(1, 1024)},
-            refuses=needs_groups,
-            defines=high,
+            constants={"HIGH": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
+            refuses=groups(128, 256, why=GROUPS),
+            defines=side("HIGH", lambda g: cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])),
             shared_bytes=lambda g: g["GSHARED"],
             expected=of_tensor,
             tolerance=tensor_tolerance,
@@ -406,9 +357,9 @@ OPERATION = Operation(
             "matmul_half",
             (32, 8),
             lambda g: over_tiles(g, "HTILE_M", "BROAD"),
-            constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), "STRIP": number(1, 1024)},
-            refuses=needs_few_groups,
-            defines=broad,
+            constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
+            refuses=groups(128, 256, 384, why=GROUPS),
+            defines=side("BROAD", lambda g: cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)),
             shared_bytes=lambda g: g["HSHARED"],
             dtypes=NARROW,
             architecture="sm_90a",
@@ -418,8 +369,8 @@ OPERATION = Operation(
             "matmul_wgmma_split",
             (32, 8),
             lambda g: over_tiles(g, "SHIGH", "GWIDE"),
-            constants={"SSTAGES": number(3, 16), "STRIP": number(1, 1024)},
-            refuses=needs_groups,
+            constants={"SSTAGES": number(3, 16), **STRIP},
+            refuses=groups(128, 256, why=GROUPS),
             shared_bytes=lambda g: g["SSHARED"],
             tolerance=split_tolerance,
             dtypes=("float32",),
@@ -435,8 +386,8 @@ OPERATION = Operation(
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma", "TALL", "RSHARED"),
-            expected=of_either,
-            tolerance=either_tolerance,
+            expected=of_tensor,
+            tolerance=tensor_tolerance,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
@@ -446,10 +397,7 @@ OPERATION = Operation(
             (32, 12),
             lambda g: over_stays(g, "SPLIT_ROWS"),
             any_grid=True,
-            constants={
-                "ESTAGES": number(2, 16),
-                "STRIP": number(1, 1024),
-            },
+            constants={"ESTAGES": number(2, 16), **STRIP},
             refuses=needs_fetchers,
             launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
             tolerance=split_tolerance,
@@ -465,8 +413,8 @@ OPERATION = Operation(
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),
-            expected=of_either,
-            tolerance=either_tolerance,
+            expected=of_tensor,
+            tolerance=tensor_tolerance,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
@@ -477,7 +425,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline(blas.named("numpy.matmul(a, b, out=c)"), on_cpu),
     tolerance=tolerance,
-    bytes=moved,
+    bytes=lambda problem: sum(buffer.nbytes for buffer in buffers(problem)),
     bytes_formula="(M * K + K * N + M * N) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["m"] * problem.size["n"] * problem.size["k"],
     flops_formula="2 * M * N * K",
@@ -489,7 +437,9 @@ OPERATION = Operation(
             "cublasGemmEx, TF32",
             ("float32",),
             arithmetic=("tf32",),
-            tolerance=tf32_tolerance,
+            tolerance=lambda problem: Tolerance(
+                2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32"
+            ),
         ),
         Peer("torch", "torch", "torch.mm(a, b, out=c)", (*WIDE, *NARROW)),
     ),

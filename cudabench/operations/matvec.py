@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 ALIGNMENT = 16  # bytes that every row starts at a multiple of
 MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
@@ -23,7 +21,7 @@ CHUNK = 1 << 22  # elements that the reference converts at a time
 
 def vector(problem: Problem) -> int:
     """Return the elements in 16 bytes."""
-    return int(ALIGNMENT // np.dtype(problem.dtype).itemsize)
+    return ALIGNMENT // itemsize(problem)
 
 
 def pitch(problem: Problem) -> int:
@@ -53,7 +51,7 @@ def lanes(problem: Problem) -> int:
     return min(WARP, 1 << (vectors - 1).bit_length())
 
 
-def pieces(problem: Problem, rows: int, least: int) -> tuple[int, int]:
+def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
     """Return into how many pieces split cuts a row, and their columns: `least` at the least, `rows` rows at once."""
     cols, unit = problem.size["cols"], vector(problem)
     wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
@@ -61,20 +59,9 @@ def pieces(problem: Problem, rows: int, least: int) -> tuple[int, int]:
     return cdiv(cols, columns), columns
 
 
-def most_pieces(problem: Problem) -> int:
-    """Return the most pieces that any block and number of rows cuts a row into."""
-    unit = vector(problem)
-    return max(pieces(problem, rows, unit)[0] for rows in range(1, MOST_ROWS + 1))
-
-
 def split_pieces(g: Geometry) -> tuple[int, int]:
     """Return the pieces of a row and their columns, enough for each thread of a block."""
-    return pieces(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
-
-
-def over_pieces(g: Geometry) -> Dim:
-    """Return a grid of one block a piece of ROWS rows."""
-    return (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1)
+    return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
 
 
 def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
@@ -87,16 +74,6 @@ def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
     if count > 1:
         launches.append(Launch("matvec_join", over_rows(g, 1), g.block, ("partial", "y", rows, np.int32(count))))
     return launches
-
-
-def short(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for short rows, with the lanes of a row."""
-    return (Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem)))),)
-
-
-def folded(g: Geometry) -> dict[str, str]:
-    """Return the rows of a lane of the last rung: as many as a row has lanes."""
-    return {"ROWS": str(min(lanes(g.problem), MOST_ROWS))}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -122,41 +99,24 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     cols = problem.size["cols"]
     x = arrays["x"].astype(np.float64)
     step = max(1, CHUNK // cols)
-    strips = range(0, problem.size["rows"], step)
-    return {"y": np.concatenate([arrays["A"][at : at + step, :cols].astype(np.float64) @ x for at in strips])}
+    strips = pieces(slice(0, problem.size["rows"]), step)
+    return {"y": np.concatenate([arrays["A"][strip, :cols].astype(np.float64) @ x for strip in strips])}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Multiply with NumPy's own loops, not BLAS, whose threads nobody asked for; a strip of the rows to a thread."""
     x, y = arrays["x"], outputs["y"]
     matrix = arrays["A"][:, : len(x)]
-
-    def multiply(strip: slice) -> None:
-        np.einsum("ij,j->i", matrix[strip], x, out=y[strip])
-
-    in_strips(len(y), threads, multiply)
+    in_strips(len(y), threads, lambda strip: np.einsum("ij,j->i", matrix[strip], x, out=y[strip]))
 
 
 def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sum's rounding."""
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    cols = problem.size["cols"]
     return Tolerance(
-        4 * unit,
-        4 * cols * unit,
+        4 * unit(problem),
+        4 * problem.size["cols"] * unit(problem),
         "partial sums of c products in (-1, 1) are about sqrt(c) / 3, and each addition rounds by up to half a unit in "
         "their last place: about c / 7 units together where one thread adds a row, four c in the rarest of 10^9 rows",
-    )
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return matrix, vector, product, and scratch for the pieces of split rows."""
-    rows, cols, dtype = problem.size["rows"], problem.size["cols"], problem.dtype
-    return (
-        Buffer("A", (rows, pitch(problem)), dtype, "in"),
-        Buffer("x", (cols,), dtype, "in"),
-        Buffer("y", (rows,), dtype, "out"),
-        Buffer("partial", (rows, most_pieces(problem)), dtype, "scratch"),
     )
 
 
@@ -190,7 +150,7 @@ OPERATION = Operation(
             "split",
             "matvec_split",
             (256,),
-            over_pieces,
+            lambda g: (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=split,
@@ -202,20 +162,37 @@ OPERATION = Operation(
             lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
-            launches=short,
+            launches=lambda g, grid: [
+                Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
+            ],
         ),
-        Kernel("fold", "matvec_fold", (256,), lambda g: over_rows(g, WARP), refuses=needs_warp, defines=folded),
+        Kernel(
+            "fold",
+            "matvec_fold",
+            (256,),
+            lambda g: over_rows(g, WARP),
+            refuses=needs_warp,
+            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # of a lane: as many as a row has lanes
+        ),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("A", (problem.size["rows"], pitch(problem)), problem.dtype, "in"),
+        Buffer("x", (problem.size["cols"],), problem.dtype, "in"),
+        Buffer("y", (problem.size["rows"],), problem.dtype, "out"),
+        # Room for the pieces of split rows, whatever the block and the rows at once.
+        Buffer(
+            "partial",
+            (problem.size["rows"], max(cut(problem, rows, vector(problem))[0] for rows in range(1, MOST_ROWS + 1))),
+            problem.dtype,
+            "scratch",
+        ),
+    ),
     arguments=arguments,
     inputs=inputs,
     reference=reference,
     baseline=Baseline("numpy.einsum('ij,j->i', A, x), without BLAS", on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: (
-        (problem.size["rows"] * problem.size["cols"] + problem.size["rows"] + problem.size["cols"])
-        * np.dtype(problem.dtype).itemsize
-    ),
+    bytes=lambda problem: ((problem.size["rows"] + 1) * (problem.size["cols"] + 1) - 1) * itemsize(problem),
     bytes_formula="(ROWS * COLS + ROWS + COLS) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["rows"] * problem.size["cols"],
     flops_formula="2 * ROWS * COLS",

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.operations.flat import in_strips, striding
+from cudabench.operations.flat import in_strips, pieces, striding
+from cudabench.operations.inputs import Arrays, unit
 from cudabench.operations.rules import number
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; keeps step numbers in 32 bits
 MOST_STEPS = 64  # in a row of one thread, added in T: the bound of the error leaves room for no more
@@ -56,16 +55,14 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     sums: list[float] = []
 
     def add(strip: slice) -> None:
-        total = 0.0
-        for start in range(strip.start, min(strip.stop, n), PIECE):
-            x = np.arange(start, min(start + PIECE, strip.stop, n), dtype=dtype)
+        for part in pieces(strip, PIECE):
+            x = np.arange(part.start, part.stop, dtype=dtype)
             x += dtype.type(0.5)
             x *= h
             x *= x
             x += dtype.type(1)
             np.divide(dtype.type(4), x, out=x)
-            total += float(x.sum())
-        sums.append(total)
+            sums.append(float(x.sum()))
 
     in_strips(n, threads, add)
     outputs["out"][0] = math.fsum(sums) / n
@@ -73,15 +70,14 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the terms' rounding, and for float64 of the sum's."""
-    unit = float(np.finfo(problem.dtype).eps) / 2
     if problem.dtype == "float64":
         return Tolerance(
-            (8 + problem.size["n"] ** 0.5) * unit,
+            (8 + problem.size["n"] ** 0.5) * unit(problem),
             0.0,
             "a term and the result round a few times; a chain of n additions rounds by about sqrt(n) half units",
         )
     return Tolerance(
-        8 * unit, 0.0, "step, x, quotient and result round to half a unit in the last place; the sum is double"
+        8 * unit(problem), 0.0, "step, x, quotient and result round to half a unit in the last place; the sum is double"
     )
 
 
@@ -91,11 +87,6 @@ def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, floa
         "error_against_pi": float(outputs["out"][0]) - math.pi,
         "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,
     }
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the result and scratch, a partial sum a block."""
-    return (Buffer("out", (1,), problem.dtype, "out"), Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"))
 
 
 OPERATION = Operation(
@@ -112,7 +103,10 @@ OPERATION = Operation(
         kernel("steps", number(1, MOST_STEPS)),
         kernel("fused", number(4, MOST_STEPS, multiple=4)),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("out", (1,), problem.dtype, "out"),
+        Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"),  # a sum a block
+    ),
     arguments=lambda problem: ("partial", np.int32(problem.size["n"])),
     inputs=lambda problem: {"n": np.array(problem.size["n"])},
     reference=lambda problem, arrays: {"out": np.array([midpoint_sum(problem.size["n"])])},

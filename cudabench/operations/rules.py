@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
+from cudabench.records.launch import WARP
 from cudabench.records.planned import Geometry, Rule
+
+MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 Check = Callable[[Geometry], str | None]
 
@@ -30,10 +34,7 @@ def in_registers(*factors: str) -> Check:
     """Return the check that as many elements as the product of constants fit a thread's registers."""
 
     def check(geometry: Geometry) -> str | None:
-        elements = 1
-        for factor in factors:
-            elements *= geometry[factor]
-        needed = elements * max(geometry.itemsize // 4, 1)
+        needed = prod(geometry[factor] for factor in factors) * max(geometry.itemsize // 4, 1)
         if needed <= MAX_REGISTERS:
             return None
         product = " x ".join(factors)
@@ -55,3 +56,13 @@ def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
         )
 
     return check
+
+
+def needs_warps(geometry: Geometry) -> str | None:
+    """Refuse a block that is not one to eight whole warps, for the warp-tiled kernels of matmul and solve."""
+    threads = geometry.threads
+    if threads % WARP:
+        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
+    if threads > MAX_WARPS * WARP:
+        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
+    return None

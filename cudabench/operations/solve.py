@@ -6,19 +6,18 @@ A kernel here is many launches: a few for each column, or for each panel of colu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
-from cudabench.operations.rules import in_registers, number
-from cudabench.operations.warps import needs_warps
+from cudabench.operations.inputs import Arrays, itemsize, unit
+from cudabench.operations.rules import in_registers, needs_warps, number
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 MOST_COLUMNS = 16  # of a panel, that the scratch arrays have room for
 MOST_OUTER = 128  # columns between updates, the same
@@ -51,7 +50,7 @@ def over_tiles(g: Geometry) -> Dim:
 
 def aligned_pitch(problem: Problem) -> int:
     """Return the elements from row to row of the augmented matrix where each starts at a multiple of 128 bytes."""
-    line = 128 // np.dtype(problem.dtype).itemsize
+    line = 128 // itemsize(problem)
     return cdiv(problem.size["n"] + 1, line) * line
 
 
@@ -59,7 +58,7 @@ def aligned_pitch(problem: Problem) -> int:
 
 
 def _ints(*values: int) -> tuple[Any, ...]:
-    return tuple(np.int32(value) for value in values)
+    return tuple(map(np.int32, values))
 
 
 def _augment(g: Geometry, pitch: int) -> Launch:
@@ -72,48 +71,46 @@ def _flat(count: int, g: Geometry) -> Dim:
     return (cdiv(count, g.threads), 1, 1)
 
 
-def _by_column(g: Geometry, grid: Dim, pitch: int, eliminate: str) -> Iterator[Launch]:
-    """Yield four launches a column: pivot of each block, pivot, swap, elimination."""
+def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]:
+    """Return four launches a column: pivot of each block, pivot, swap, elimination.
+
+    aligned: rows start at multiples of 128 bytes, else they have N + 1 elements.
+    """
     n, block = g.size["n"], g.block
-    line = g["LINE"]
-    yield _augment(g, pitch)
+    pitch = aligned_pitch(g.problem) if aligned else n + 1
+    eliminate = "solve_eliminate_aligned" if aligned else "solve_eliminate"
+    launches = [_augment(g, pitch)]
     for col in range(n):
-        candidates = _flat(n - col, g)
-        yield Launch("solve_pivot_block", candidates, block, ("ab", "peak", "peak_row", *_ints(n, pitch, col)))
-        yield Launch("solve_pivot", (1, 1, 1), block, ("peak", "peak_row", "pivot", *_ints(candidates[0], col)))
-        yield Launch("solve_swap", _flat(n - col + 1, g), block, ("ab", "pivot", *_ints(n, pitch, col)))
-        yield Launch(eliminate, _narrowed(g, grid, col, line), block, ("ab", *_ints(n, pitch, col)))
-    yield Launch("solve_divide", _flat(n, g), block, ("ab", "x", *_ints(n, pitch)))
+        candidates, at = _flat(n - col, g), _ints(n, pitch, col)
+        launches += [
+            Launch("solve_pivot_block", candidates, block, ("ab", "peak", "peak_row", *at)),
+            Launch("solve_pivot", (1, 1, 1), block, ("peak", "peak_row", "pivot", *_ints(candidates[0], col))),
+            Launch("solve_swap", _flat(n - col + 1, g), block, ("ab", "pivot", *at)),
+            Launch(eliminate, _narrowed(g, grid, col), block, ("ab", *at)),
+        ]
+    return [*launches, Launch("solve_divide", _flat(n, g), block, ("ab", "x", *_ints(n, pitch)))]
 
 
-def _narrowed(g: Geometry, grid: Dim, col: int, line: int) -> Dim:
-    """Return a grid without the blocks that lie left of a column's cache line of so many elements."""
-    first = (col + 1) // line * line
+def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
+    """Return a grid without the blocks that lie left of a column's cache line."""
+    first = (col + 1) // g["LINE"] * g["LINE"]
     return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
 
 
-def unaligned(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches with rows of N + 1 elements."""
-    return list(_by_column(g, grid, g.size["n"] + 1, "solve_eliminate"))
-
-
-def aligned(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches with rows that start at multiples of 128 bytes."""
-    return list(_by_column(g, grid, aligned_pitch(g.problem), "solve_eliminate_aligned"))
+on_lines = partial(by_column, aligned=True)
 
 
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return one launch a column; two pairs of candidate lists take turns. The number of blocks stays the same."""
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
-    line, rows = g["LINE"], g["ROWS"]
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
     count = min(_flat(n, g)[0], FUSED_BLOCKS)
     first = Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0)))
     launches = [_augment(g, pitch), first]
     for col in range(n):
         now, later = lists[col % 2], lists[1 - col % 2]
-        x = _narrowed(g, grid, col, line)[0]
-        y = max(1, min(cdiv(n, block[1] * rows), grid[0] * grid[1] // x, MAX_CANDIDATES))
+        x = _narrowed(g, grid, col)[0]
+        y = max(1, min(cdiv(n, block[1] * g["ROWS"]), grid[0] * grid[1] // x, MAX_CANDIDATES))
         arguments = ("ab", *now, *later, "order", "pivot", *_ints(n, pitch, col, count))
         launches.append(Launch("solve_fused", (x, y, 1), block, arguments))
         count = y
@@ -121,17 +118,8 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     return launches
 
 
-class Panel(NamedTuple):
-    """A panel: its first column, its columns, the rows in each thread's registers (0: none), its blocks."""
-
-    col: int
-    cols: int
-    holds: int
-    blocks: int
-
-
 def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return the columns of a panel with so many rows, the rows that each thread holds, and the blocks.
+    """Return the columns of a panel with so many rows, the rows in each thread's registers (0: none), and the blocks.
 
     The first panel is a cluster's however small it is: so a small matrix, as the simulator takes it, has one, too.
     """
@@ -143,14 +131,13 @@ def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
     return g.call("COLUMNS", holds) if holds else 1, holds, 1
 
 
-def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[Panel]:
-    """Yield the panels of the OUTER columns from `outer` on."""
-    n = g.size["n"]
-    end = min(outer + g["OUTER"], n)
+def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and what `panel` says."""
+    end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
-        cols, holds, blocks = panel(g, n - outer, cluster)
+        cols, holds, blocks = panel(g, g.size["n"] - outer, cluster)
         cols = min(cols, end - outer)
-        yield Panel(outer, cols, holds, blocks)
+        yield outer, cols, holds, blocks
         outer += cols
 
 
@@ -177,13 +164,13 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
             return Launch("solve_spread" + suffix, (cdiv(n - done, rows), 1, 1), (threads, 1, 1), arguments)
 
         order = list(panels(g, outer, cluster))
-        launches.append(spread(outer, 0, order[0].cols))
+        launches.append(spread(outer, 0, order[0][1]))
         for i, (col, cols, holds, blocks) in enumerate(order):
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
             arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
             eliminate = "solve_panel" if blocks == 1 else "solve_panel_cluster"
             launches.append(Launch(eliminate, (blocks, 1, 1), (g["PANEL"], 1, 1), arguments))
-            launches.append(spread(col, cols, order[i + 1].cols if i + 1 < len(order) else 0))
+            launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
         first = (outer + outer_cols) // g["VEC"] * g["VEC"]
         lift = (_flat(pitch - first, g)[0], outer_cols, 1)
         launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
@@ -197,16 +184,6 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
         arguments = ("ab", "pivot", "x", *_ints(n, pitch, outer, outer_cols))
         launches.append(Launch("solve_back", (outer_cols, 1, 1), block, arguments))
     return launches
-
-
-def blocked(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches of panels that change all rows."""
-    return by_panels(g, grid, all_rows=True)
-
-
-def clustered(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches of panels that a cluster of blocks eliminates while many rows are left."""
-    return by_panels(g, grid, cluster=True)
 
 
 # What the constants of `blocked` may be ------------------------------------------------------------------------------
@@ -226,11 +203,9 @@ def panel_bits(g: Geometry) -> str | None:
 
 def spread_fits(g: Geometry) -> str | None:
     """Check that a block of solve_spread has a thread for each element of the inverse, and not too many."""
-    if not g["WIDEST"] <= g["SPREAD_ROWS"] <= MAX_THREADS_PER_BLOCK // g["WIDEST"]:
-        return (
-            f"WIDEST, {g['WIDEST']}, to {MAX_THREADS_PER_BLOCK // g['WIDEST']}: blocks of SPREAD_ROWS x WIDEST threads"
-        )
-    return None
+    least, most = g["WIDEST"], MAX_THREADS_PER_BLOCK // g["WIDEST"]
+    fits = least <= g["SPREAD_ROWS"] <= most
+    return None if fits else f"WIDEST, {least}, to {most}: blocks of SPREAD_ROWS x WIDEST threads"
 
 
 BLOCKED = {
@@ -292,8 +267,8 @@ def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the solution in float64."""
-    wide = {name: arrays[name].astype(np.float64, copy=False) for name in ("a", "b")}
-    return {"x": solution(wide["a"], wide["b"], problem.dtype)}
+    a, b = (arrays[name].astype(np.float64, copy=False) for name in "ab")
+    return {"x": solution(a, b, problem.dtype)}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
@@ -304,20 +279,18 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 def tolerance(problem: Problem) -> Tolerance:
     """Return the error bound: condition number times roundings of N steps, over the size of x's elements."""
-    n, kind = problem.size["n"], problem.options.get("matrix", KINDS[0])
-    unit = float(np.finfo(problem.dtype).eps) / 2
-    if kind == "permuted":
+    n, rounding = problem.size["n"], unit(problem)
+    if problem.options.get("matrix", KINDS[0]) == "permuted":
         # |x| is about |b| / (4 sqrt(N)) by element, or less by its column's factor, as its error is; every element of x
         # carries the error of all.
         return Tolerance(
-            32 * np.sqrt(n) * unit,
-            8 * unit,
+            32 * np.sqrt(n) * rounding,
+            8 * rounding,
             "condition number 2 but for the columns' factors; N roundings of random sign add up to sqrt(N) units, 16 "
             "times that leaves room",
         )
-    return Tolerance(
-        64 * n * unit, 64 * n * unit, "condition number up to some N; N roundings of random sign in each element"
-    )
+    reason = "condition number up to some N; N roundings of random sign in each element"
+    return Tolerance(64 * n * rounding, 64 * n * rounding, reason)
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
@@ -362,8 +335,15 @@ OPERATION = Operation(
     turnable=False,  # the diagonal would not stay where it is large
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
-        Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=unaligned),
-        Kernel("aligned", "solve_eliminate_aligned", (32, 8), over_matrix, any_grid=True, launches=aligned),
+        Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=by_column),
+        Kernel(
+            "aligned",
+            "solve_eliminate_aligned",
+            (32, 8),
+            over_matrix,
+            any_grid=True,
+            launches=partial(by_column, aligned=True),
+        ),
         Kernel(
             "fused",
             "solve_fused",
@@ -380,7 +360,7 @@ OPERATION = Operation(
             over_tiles,
             constants=BLOCKED,
             refuses=needs_warps,
-            launches=blocked,
+            launches=partial(by_panels, all_rows=True),
         ),
         Kernel(
             "lower",
@@ -398,7 +378,7 @@ OPERATION = Operation(
             over_tiles,
             constants=BLOCKED | {"ALONE": number(0, 16)},
             refuses=needs_warps,
-            launches=clustered,
+            launches=partial(by_panels, cluster=True),
             architecture="sm_90",
         ),
     ),
@@ -408,7 +388,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline(blas.named("numpy.linalg.solve(a, b)"), on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: (problem.size["n"] ** 2 + 2 * problem.size["n"]) * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: (problem.size["n"] ** 2 + 2 * problem.size["n"]) * itemsize(problem),
     bytes_formula="(N^2 + 2 N) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["n"] ** 3 // 3 + 2 * problem.size["n"] ** 2,
     flops_formula="2/3 N^3 + 2 N^2",

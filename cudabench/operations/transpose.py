@@ -6,51 +6,35 @@ In the kernels nx is COLS and ny is ROWS.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
-from cudabench.operations.inputs import random_array
+from cudabench.operations.flat import in_strips
+from cudabench.operations.inputs import Arrays, itemsize, random_array
 from cudabench.operations.rules import in_static_shared, number
 from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 
-Arrays = dict[str, np.ndarray]
-
-
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
 
-def over_input(each: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the input: x over its columns, y over its rows.
-
-    `each` is the constant that says how many columns a thread has.
-    """
-    return lambda g: (
-        cdiv(g.size["cols"], g.block[0] * (g[each] if each else 1)),
-        cdiv(g.size["rows"], g.block[1]),
-        1,
-    )
+def over(x: str, y: str, each: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid whose x and y run over a size each: `each` columns of x a thread, a constant."""
+    return lambda g: (cdiv(g.size[x], g.block[0] * (g[each] if each else 1)), cdiv(g.size[y], g.block[1]), 1)
 
 
-def over_output(each: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the output: x over its columns, which are the input's rows."""
-    return lambda g: (
-        cdiv(g.size["rows"], g.block[0] * (g[each] if each else 1)),
-        cdiv(g.size["cols"], g.block[1]),
-        1,
-    )
+over_input, over_output = partial(over, "cols", "rows"), partial(over, "rows", "cols")
+
+
+def tiles(across: str, down: str) -> Callable[[Geometry], Dim]:
+    """Return the rule of a one-dimensional grid of a block a tile, whose sides two constants give."""
+    return lambda g: (cdiv(g.size["cols"], g[across]) * cdiv(g.size["rows"], g[down]), 1, 1)
 
 
 def over_tiles(g: Geometry) -> Dim:
     """Return a grid of one block a square tile of the input."""
     return (cdiv(g.size["cols"], g["TILE"]), cdiv(g.size["rows"], g["TILE"]), 1)
-
-
-def over_vector_tiles(g: Geometry) -> Dim:
-    """Return the one-dimensional grid of tiles in vectors: a block a tile."""
-    return (cdiv(g.size["cols"], g["VTILE_X"]) * cdiv(g.size["rows"], g["VTILE_Y"]), 1, 1)
 
 
 def short_tiles(g: Geometry) -> dict[str, str]:
@@ -91,11 +75,6 @@ def fetched_tiles(g: Geometry) -> dict[str, str]:
     """
     pitch = g.size["cols"] * g.itemsize
     return short_tiles(g) | ({"FETCH": "256"} if pitch > 256 and pitch % 256 else {})
-
-
-def over_ragged_tiles(g: Geometry) -> Dim:
-    """Return the one-dimensional grid of the rung for rows that start anywhere: a block a tile."""
-    return (cdiv(g.size["cols"], g["RTILE_X"]) * cdiv(g.size["rows"], g["RTILE_Y"]), 1, 1)
 
 
 def ragged_tiles(g: Geometry) -> dict[str, str]:
@@ -158,11 +137,6 @@ def padding(block: Dim, itemsize: int) -> int:
     return min(range(128 // min(itemsize, 4) + 1), key=lambda pad: (cost(pad), pad))
 
 
-def pad_define(geometry: Geometry) -> dict[str, str]:
-    """Return the compiler define of the padding."""
-    return {"IPAD": str(padding(geometry.block, geometry.itemsize))}
-
-
 def padded(name: str, grid: Callable[[Geometry], Dim], tiles: str = "") -> Kernel:
     """Return a rung with padded tiles, as many side by side as the constant `tiles` says."""
     fits = in_static_shared(lambda g: (g[tiles] if tiles else 1) * g.call("PADDED", g["BLOCK"]))
@@ -172,7 +146,7 @@ def padded(name: str, grid: Callable[[Geometry], Dim], tiles: str = "") -> Kerne
         (32, 8),
         grid,
         constants={"IPAD": number(0, 1024, fits)},
-        defines=pad_define,
+        defines=lambda g: {"IPAD": str(padding(g.block, g.itemsize))},
     )
 
 
@@ -185,11 +159,6 @@ def inputs(problem: Problem) -> Arrays:
     return {"in": random_array(rng, (problem.size["rows"], problem.size["cols"]), problem.dtype)}
 
 
-def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the transposed matrix, COLS x ROWS."""
-    return {"out": np.ascontiguousarray(arrays["in"].T)}
-
-
 def copied(problem: Problem, arrays: Arrays) -> Arrays:
     """Return what a copy kernel must leave in the output: the input's bytes in the input's order."""
     return {"out": arrays["in"].reshape(problem.size["cols"], problem.size["rows"])}
@@ -197,19 +166,8 @@ def copied(problem: Problem, arrays: Arrays) -> Arrays:
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Transpose with NumPy, a strip of the output's rows to a thread."""
-    matrix, out = arrays["in"], outputs["out"]
-    if threads == 1:
-        np.copyto(out, matrix.T)
-        return
-    strips = np.array_split(np.arange(out.shape[0]), threads)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda s: np.copyto(out[s[0] : s[-1] + 1], matrix.T[s[0] : s[-1] + 1]), filter(len, strips)))
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the input, ROWS x COLS, and the output, COLS x ROWS."""
-    rows, cols = problem.size["rows"], problem.size["cols"]
-    return (Buffer("in", (rows, cols), problem.dtype, "in"), Buffer("out", (cols, rows), problem.dtype, "out"))
+    matrix, out = arrays["in"].T, outputs["out"]
+    in_strips(len(out), threads, lambda strip: np.copyto(out[strip], matrix[strip]))
 
 
 # float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
@@ -265,7 +223,7 @@ OPERATION = Operation(
             "vector",
             "transpose_vector",
             (32, 8),
-            over_vector_tiles,
+            tiles("VTILE_X", "VTILE_Y"),
             constants={"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)},
             defines=short_tiles,
         ),
@@ -273,7 +231,7 @@ OPERATION = Operation(
             "ragged",
             "transpose_ragged",
             (32, 8),
-            over_ragged_tiles,
+            tiles("RTILE_X", "RTILE_Y"),
             constants={
                 "LANES": number(8, 32, power=True),
                 "RAGGED_BLOCKS": number(1, 8),
@@ -287,7 +245,7 @@ OPERATION = Operation(
             "prefetch",
             "transpose_prefetch",
             (32, 8),
-            over_vector_tiles,
+            tiles("VTILE_X", "VTILE_Y"),
             constants={
                 "FETCH": number(64, 256, power=True),
                 "RESIDENT": number(32, 2048),
@@ -296,13 +254,16 @@ OPERATION = Operation(
             defines=fetched_tiles,
         ),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("in", (problem.size["rows"], problem.size["cols"]), problem.dtype, "in"),
+        Buffer("out", (problem.size["cols"], problem.size["rows"]), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
-    reference=reference,
+    reference=lambda problem, arrays: {"out": np.ascontiguousarray(arrays["in"].T)},
     baseline=Baseline("numpy.copyto(out, in.T)", on_cpu),
     tolerance=lambda problem: EXACT,
-    bytes=lambda problem: 2 * problem.size["rows"] * problem.size["cols"] * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: 2 * problem.size["rows"] * problem.size["cols"] * itemsize(problem),
     bytes_formula="2 * ROWS * COLS * sizeof(T)",
     peers=(
         Peer("cublas", "cublas", "cublas<t>geam", ("float32", "float64")),

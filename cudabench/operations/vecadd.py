@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cudabench.operations.flat import in_strips, one_each, striding
-from cudabench.operations.inputs import random_array
+from cudabench.operations.inputs import Arrays, itemsize, random_array
 from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Peer, Problem, Tolerance
-
-Arrays = dict[str, np.ndarray]
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -21,25 +19,10 @@ def inputs(problem: Problem) -> Arrays:
     return {"a": a, "b": b}
 
 
-def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the sums. One IEEE addition is correctly rounded, so no higher precision is needed."""
-    return {"c": arrays["a"] + arrays["b"]}
-
-
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Add with NumPy, a strip of the vectors to a thread."""
     a, b, c = arrays["a"], arrays["b"], outputs["c"]
-
-    def add(strip: slice) -> None:
-        np.add(a[strip], b[strip], out=c[strip])
-
-    in_strips(len(c), threads, add)
-
-
-def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return the three vectors."""
-    shape, dtype = (problem.size["n"],), problem.dtype
-    return (Buffer("a", shape, dtype, "in"), Buffer("b", shape, dtype, "in"), Buffer("c", shape, dtype, "out"))
+    in_strips(len(c), threads, lambda strip: np.add(a[strip], b[strip], out=c[strip]))
 
 
 OPERATION = Operation(
@@ -55,13 +38,18 @@ OPERATION = Operation(
         Kernel("grid-stride", "vecadd_grid_stride", (256,), striding(), any_grid=True),
         Kernel("vector", "vecadd_vector", (256,), one_each("VEC")),
     ),
-    buffers=buffers,
+    buffers=lambda problem: (
+        Buffer("a", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("b", (problem.size["n"],), problem.dtype, "in"),
+        Buffer("c", (problem.size["n"],), problem.dtype, "out"),
+    ),
     arguments=lambda problem: ("a", "b", "c", np.int32(problem.size["n"])),
     inputs=inputs,
-    reference=reference,
+    # One IEEE addition is correctly rounded, so no higher precision is needed.
+    reference=lambda problem, arrays: {"c": arrays["a"] + arrays["b"]},
     baseline=Baseline("numpy.add(a, b, out=c)", on_cpu),
     tolerance=lambda problem: Tolerance(0.0, 0.0, "one addition, correctly rounded on both sides"),
-    bytes=lambda problem: 3 * problem.size["n"] * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: 3 * problem.size["n"] * itemsize(problem),
     bytes_formula="3 * N * sizeof(T)",
     flops=lambda problem: problem.size["n"],
     flops_formula="N",

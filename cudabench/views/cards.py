@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
 from cudabench.explain import verdict
-from cudabench.explain.limits import NAMES
+from cudabench.explain.bound_texts import NAMES
 from cudabench.measure import sweep
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CardLimits, CpuTime, Limit, Result

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import cost, over, unit
+from cudabench.explain.accesses import by_line, cost, over, spoken, unit
 from cudabench.explain.advice import conflict
-from cudabench.explain.lines import by_line, spoken
 from cudabench.records.launch import WARP, dim_text
 from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
 from cudabench.results import units

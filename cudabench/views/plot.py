@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cudabench.cards.load import like
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain.accesses import Cost, total, unit
-from cudabench.explain.limits import roofs
+from cudabench.explain.card_rates import roofs
 from cudabench.records.file import ResultsFile, under_another_roof
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result

@@ -7,9 +7,8 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import cost, unit
+from cudabench.explain.accesses import by_line, cost, spoken, unit
 from cudabench.explain.advice import conflict
-from cudabench.explain.lines import by_line, spoken
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
 from cudabench.views.explanation import (

@@ -100,9 +100,7 @@ def _opened(name: str) -> ctypes.CDLL:
     )
 
 
-def pointer(address: int) -> ctypes.c_void_p:
-    """Return a device address as an argument."""
-    return ctypes.c_void_p(address)
+pointer = ctypes.c_void_p  # of a device address
 
 
 def scalar(value: float, dtype: str) -> Any:

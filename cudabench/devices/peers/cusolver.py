@@ -27,9 +27,7 @@ class CuSolver(Library):
         self("cusolverDnCreate", ctypes.byref(self.handle))
 
 
-@functools.cache
-def _library(room: Room) -> CuSolver:
-    return CuSolver(room)
+_library = functools.cache(CuSolver)
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:

@@ -17,15 +17,12 @@ from cudabench.devices.peers.call import STREAMS, Call, Queue, Room
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Buffer, Operation, Peer, Problem
 
-Tensors = Mapping[str, Any]
-
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
     """Return a call on tensors over the operation's arrays."""
     torch = _imported()
     device = torch.device("cuda", room.index)
-    make = (COMPILED if peer.name.endswith("-compiled") else CALLS)[operation.name]
-    call = make(torch, problem)
+    call = CALLS[operation.name](torch, problem)
     if peer.name.endswith("-compiled"):
         call = torch.compile(call, dynamic=False)
 
@@ -80,38 +77,7 @@ def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) ->
     return torch.as_tensor(_Array(buffer, address), device=device)
 
 
-# A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
-
-
-def transpose(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """out = in^T."""
-    return lambda source, out: out.copy_(source.t())
-
-
-def matmul(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """c = a b."""
-    return lambda a, b, c: torch.mm(a, b, out=c)
-
-
-def matvec(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """y = A x, over the columns that are the matrix's own."""
-    cols = problem.size["cols"]
-    return lambda matrix, x, y: torch.mv(matrix[:, :cols], x, out=y)
-
-
-def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """out = |a - b|."""
-    if problem.dtype == "int32":
-        return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
-    return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
-
-
-def solve(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """A x = b."""
-    return lambda a, b, x: torch.linalg.solve(a, b, out=x)
-
-
-def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
+def _grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
     """The weighted sum of a pixel's channels, in whole hundredths."""
 
     def grey(rgb: Any, out: Any) -> Any:
@@ -121,7 +87,7 @@ def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
     return grey
 
 
-def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
+def _blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     """The mean over the neighbours inside the picture."""
     reach = problem.options.get("radius", 1)
 
@@ -133,20 +99,28 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     return mean
 
 
-def vecadd(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """c = a + b."""
-    return lambda a, b, c: torch.add(a, b, out=c)
+def _distance(torch: Any, problem: Problem) -> Callable[..., Any]:
+    if problem.dtype == "int32":
+        return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
+    return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
 
 
-CALLS = {
-    "transpose": transpose,
-    "matmul": matmul,
-    "matvec": matvec,
-    "distance": distance,
-    "solve": solve,
-    "blur": blur,
-    "vecadd": vecadd,
+def _matvec(torch: Any, problem: Problem) -> Callable[..., Any]:
+    cols = problem.size["cols"]  # without what lies between rows
+    return lambda matrix, x, y: torch.mv(matrix[:, :cols], x, out=y)
+
+
+# By operation what makes a call, of PyTorch and a problem. A call takes the operation's arrays in their order, scratch
+# left out, and fills the outputs.
+CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
+    "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
+    "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
+    "matvec": _matvec,
+    "distance": _distance,
+    "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
+    "grayscale": _grayscale,
+    "blur": _blur,
+    "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
-COMPILED = {"transpose": transpose, "distance": distance, "grayscale": grayscale, "blur": blur}
 # Calls that wait for the device in the middle.
 WAITS = {"solve": ("torch",)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudabench import text
-from cudabench.explain.lines import by_line
+from cudabench.explain.accesses import by_line
 from cudabench.records.file import ResultsFile, parse
 from cudabench.records.results import Result
 

@@ -108,7 +108,7 @@ class _Kind:
     work: Callable[[Result], float | None]
     slope: Callable[[float], float]  # from GB/s
     ceilings: Callable[[DeviceInfo, Sequence[Result]], list[tuple[str, float]]]
-    priced: str  # what `explain.limits.roofs` calls the same
+    priced: str  # what `explain.card_rates.roofs` calls the same
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,95 @@
+"""What bounds are called, and how each comes about, in one clause. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cudabench.explain.card_rates import Rates
+
+ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
+AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # of the loads: fewer are not worth a word
+# What holds a kernel and does no work itself, so that a profiler of units has no name for it.
+NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
+EXPLAINED = 0.6  # of a measured time: under this the longest limit does not explain it
+NAMES = {
+    "memory": "memory",
+    "l2": "L2",
+    "lsu": "load/store unit",
+    "issue": "issue",
+    "fma": "FMA pipe",
+    "alu": "ALU pipe",
+    "fp64": "FP64 pipe",
+    "xu": "special functions",
+    "tensor": "tensor cores",
+    "constant": "constants",
+    "local": "local memory",
+    "atomic": "atomics",
+    "latency": "latency",
+    "tail": "tail",
+    "blocks": "block starts",
+    "launch": "launches",
+    "start": "the launch",
+}
+
+
+# What the figures of a resource count.
+_COUNTS = {
+    "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
+    "constant": {
+        "requests": "requests for constants",
+        "more": "more addresses",
+        "fetched": "lines that the cache of constants lacks",
+    },
+    "local": {"wavefronts": "wavefronts"},
+    "issue": {"instructions": "warp instructions"},
+    "atomic": {"hits": "requests to one address"},
+    "blocks": {"blocks": "blocks to start"},
+    "xu": {"xu": "special functions", "convert": "conversions of one unit"},
+}
+_KINDS = {"imad": "integer multiplications", "half": "instructions of halves", "convert": "conversions"}
+
+
+def number(value: float) -> str:
+    """Return a number to three digits: 12.3, 4567, 12.3 k, 1.23 M."""
+    for least, unit, suffix in ((1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
+        if value >= least:
+            return f"{value / unit:.3g}{suffix}"
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
+def size(value: float) -> str:
+    """Return a number of bytes to three digits."""
+    for unit, suffix in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {suffix}"
+    return f"{value:.0f} bytes"
+
+
+def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
+    """Return the arithmetic of a bound."""
+    if resource == "start":
+        return "an empty launch takes longer than all that this one does"
+    if resource == "memory":
+        kept = f" of {size(figures['stored'])}" if figures["written"] < figures["stored"] else ""
+        why = " (the L2 may keep the rest)" if kept else ""
+        return (
+            f"{size(figures['read'])} must be read at {(rates.read or 0) / 1e9:.0f} GB/s and {size(figures['written'])}"
+            f"{kept} written{why} at {(rates.written or 0) / 1e9:.0f} GB/s"
+        )
+    if resource == "l2":
+        part = f", {number(figures['partial'])} of them parts of a sector" if figures["partial"] else ""
+        again = f"; {number(figures['again'])} asked for again{IN_L1}"
+        return (
+            f"{number(figures['loads'])} sectors that blocks ask for and {number(figures['stores'])} that they write"
+            f"{part}{again if figures['again'] > AGAIN * figures['loads'] else ''}"
+        )
+    if resource == "launch":
+        return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} µs from one to the next"
+    if resource == "tensor":
+        return " and ".join(f"{number(count)} operations in {name}" for name, count in figures.items())
+    if resource in _COUNTS and (resource != "xu" or len(figures) > 1):
+        told = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
+        rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
+        return (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+    name, count = max(figures.items(), key=lambda item: item[1])
+    return f"{number(count)} {_KINDS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"

@@ -1,0 +1,200 @@
+"""What a card does in a second, by its ceilings, and which of these rates an instruction asks for. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from cudabench.cards.datasheets import L2_SLICE
+from cudabench.cards.load import Card
+from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.compile.sass import Instruction
+from cudabench.explain.machine_code import formats, pipe
+
+CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
+# Of what an empty launch took on one card: another H200 transposed 256 x 256 floats in 4.35 us, of which 0.4 us are its
+# own, where the first took 4.32 us for nothing.
+LAUNCHED = 0.85
+WGMMA = "wgmma-"
+SHORT_SUMS = "fp16 summed in fp16"
+
+_IMAD, _HALF = 64, 128  # lanes of an SM's pipe at most, of all capabilities
+_FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
+_MUFU = ("MUFU", "POPC", "FLO", "BREV")
+_SHAPE = re.compile(r"^(?:64x(\d+)x(\d+)|(\d+))$")
+# m, n, k as the digits of SASS write them.
+_SHAPES = {
+    "1688": (16, 8, 8), "16816": (16, 8, 16), "1684": (16, 8, 4), "884": (8, 8, 4), "8816": (8, 8, 16),
+    "16832": (16, 8, 32), "8832": (8, 8, 32), "16864": (16, 8, 64), "16168": (16, 16, 8), "161616": (16, 16, 16),
+    "848": (8, 4, 8),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a card does in a second at most, all of it together; None where nobody knows.
+
+    clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
+    constants, besides the first of a request. fetch: seconds of a line of constants that the cache lacks. tensor:
+    operations by number format. memory, l2: bytes, of memory the most of any kind; read, written: of each alone.
+    latencies in seconds. gap, alone: of empty launches, one after the other and by itself. turns: seconds that an empty
+    block of one warp and of 32 keeps its place. blocks: that start.
+    """
+
+    sms: int
+    clock: float
+    issue: float
+    lsu: float
+    constant: float
+    addresses: float
+    fetch: float
+    pipes: Mapping[str, float]
+    tensor: Mapping[str, float]
+    memory: float | None
+    read: float | None
+    written: float | None
+    l2: float | None
+    l2_turns: float | None
+    l2_bytes: int
+    atomic: float | None
+    memory_latency: float | None
+    l2_latency: float | None
+    shared_latency: float | None
+    gap: float | None
+    alone: float
+    turns: tuple[float, float]
+    blocks: float | None
+
+    @classmethod
+    def of(cls, card: Card) -> Rates:
+        """Return what a card's ceilings, and where it has none its units and clock, allow."""
+        device, clock, sms, value = card.device, card.sm_hz, card.device.sm_count or 1, card.value
+        lanes = at_most(device.compute_capability)
+
+        def rate(name: str, each: float, derived: float) -> float:
+            found = value(name)
+            return derived if found is None else found / each
+
+        def per_second(lanes_per_clock: float) -> float:
+            return lanes_per_clock / 32 * sms * clock
+
+        known = [card.ceilings[name] for name in ("memory-read", "memory-copy", "memory-write") if value(name)]
+        measured = [one for one in known if one.source == "measured"]
+        bandwidths = {one.name: (one.value or 0.0) * 1e9 for one in measured or known}
+        memory = max(bandwidths.values(), default=(device.peak_gbps or 0.0) * 1e9) or None
+        slices = (device.l2_bytes or 0) // L2_SLICE.get(device.compute_capability, 1 << 60)
+        missed, hit, l2 = value("constant-miss"), value("constant-hit"), value("l2-read")
+        return cls(
+            sms=sms,
+            clock=clock,
+            issue=rate("issue", 1, SCHEDULERS * sms * clock),
+            lsu=rate("shared-read", SHARED_BYTES / 1e9, sms * clock),
+            constant=sms * clock,
+            addresses=rate("constant-hit", CONSTANT / 1e9, sms * clock),
+            fetch=max(0.0, CONSTANT / 1e9 * (1 / missed - 1 / hit)) if missed and hit else 0.0,
+            pipes={
+                "fma": rate("fp32", 64, per_second(lanes.fp32)),
+                "imad": rate("int32", 64, per_second(_IMAD)),
+                "half": rate("half2", 128, per_second(_HALF)),
+                "alu": per_second(lanes.alu),
+                "fp64": rate("fp64", 64, per_second(lanes.fp64)),
+                "xu": rate("xu", 32, per_second(lanes.xu)),
+                "convert": per_second(lanes.convert),
+            },
+            tensor=_tensor_rates(card),
+            memory=memory,
+            read=bandwidths.get("memory-read", memory),
+            written=bandwidths.get("memory-write", memory),
+            l2=l2 and l2 * 1e9,
+            l2_turns=slices * clock or None,
+            l2_bytes=device.l2_bytes or 0,
+            atomic=value("global-atomic-same"),
+            memory_latency=value("memory-latency"),
+            l2_latency=value("l2-latency"),
+            shared_latency=value("shared-latency"),
+            gap=value("launch-gap"),
+            alone=LAUNCHED * (value("launch-alone") or 0.0),
+            turns=(value("block-turn") or 0.0, value("block-turn-full") or 0.0),
+            blocks=value("block-rate"),
+        )
+
+
+def _tensor_rates(card: Card) -> dict[str, float]:
+    """Return operations a second of the tensor cores, by what `tensor_operations` calls a format."""
+    named = card.device.clocks.get("sm_mhz") or 0
+    found = {
+        # Tensor cores take so much power that the clock goes down in a while; a short launch ends before that.
+        name.removeprefix("tensor-"): value * max(1.0, named / one.clock_mhz if one.clock_mhz else 1.0)
+        for name, one in card.ceilings.items()
+        if one.group == "tensor" and (value := card.value(name)) is not None
+    }
+    # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow: their
+    # theoretical value is that of sums in float16.
+    short = card.ceilings.get("tensor-fp16")
+    if short and "fp16" in found:
+        found[SHORT_SUMS] = max(found["fp16"], short.theoretical or 0)
+    return found
+
+
+def roofs(card: Card) -> dict[str, float | str | bool | None]:
+    """Return what a roofline is drawn of: the card, and whether nobody named it; GB/s of its memory, GFLOP/s by number
+    format, and 10^9 warp instructions a second; None: unknown."""
+    rates = Rates.of(card)
+    formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
+    return {
+        "card": card.title,
+        "default": not card.named,
+        "memory_gbps": rates.memory / 1e9 if rates.memory else None,
+        "issue_ginstructions": rates.issue / 1e9,
+        **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name in _FLOATS},
+    }
+
+
+def launch_of(card: Card, cache: str) -> float | None:
+    """Return what of each limit on a card is the launch itself; None where nobody measured that."""
+    if card.value("launch-alone") is None:
+        return None
+    return Rates.of(card).alone if cache == "cold" else 0.0
+
+
+def uses(instruction: Instruction) -> list[tuple[str, float]]:
+    """Return the pipes that an instruction occupies, and how many turns it takes there."""
+    opcode, name = instruction.opcode, pipe(instruction)
+    if name == "fma":
+        if opcode.startswith("H"):
+            return [("half", 1)]
+        if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
+            # A move or a shift written as a multiplication may take either half of the pipe; 64 bits take it twice.
+            words = set(instruction.modifiers)
+            turns = 2 if {"WIDE", "HI"} & words else 1
+            return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", turns), ("imad", 1)]
+        return [("fma", 2 if opcode.endswith("2") else 1)]
+    if name == "xu":
+        return [("xu", 1)] if opcode in _MUFU else [("convert", 1)]
+    return [(name, 1)] if name in ("alu", "fp64") else []
+
+
+def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
+    """Return the format of a tensor instruction's operands, as its ceiling is called, and its operations a warp, two a
+    product; None for others.
+
+    A warpgroup's instruction (HGMMA.64x128x16) is of four warps, and of other ceilings: 'wgmma-bf16'. Formats of 8 bits
+    and less have names that no ceiling has; of sparse operands nobody knows the rate.
+    """
+    words = instruction.modifiers
+    if pipe(instruction) != "tensor" or "SP" in words:
+        return None
+    shape = None
+    for match in filter(None, map(_SHAPE.match, words)):
+        shape = (16, int(match[1]), int(match[2])) if match[1] else _SHAPES.get(match[3], shape)
+    names = formats(instruction)
+    if shape is None or not names:
+        return None
+    name = min(names).replace("bfloat", "bf").replace("float", "fp").replace("int1", "b1")
+    if instruction.opcode.endswith("GMMA"):
+        name = WGMMA + name
+    elif name == "fp16" and "F32" not in words:
+        name = SHORT_SUMS
+    return name, 2 * prod(shape)

@@ -1,0 +1,161 @@
+"""Where the machine instructions of each PTX line are: ptxas unrolls loops, and copies their tails."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from cudabench.compile.sass import Block, Function, Instruction
+from cudabench.explain import ptx_text
+from cudabench.explain.lane_equations import Key
+from cudabench.explain.ptx_text import Flow, Line, Loop
+from cudabench.simulator.report import Executed
+
+Executions = Mapping[int, Executed]  # how often each PTX line ran
+_Copies = dict[int, Counter[tuple[str, int]]]  # by PTX line: its machine instructions in each block of a function
+
+# What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
+_FIXED = {
+    "st": ("ST", "STG", "STS", "STL"),
+    "red": ("RED", "REDG", "REDS", "ATOMS", "ATOMG", "ATOM"),
+    "atom": ("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDS"),
+    "bar": ("BAR",),
+    "barrier": ("BAR",),
+    "shfl": ("SHFL",),
+    "cp": ("LDGSTS",),
+    "ldmatrix": ("LDSM",),
+    "stmatrix": ("STSM",),
+}
+_LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
+# What ptxas makes one instruction of.
+_PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL", "IMAD"), "mad": ("IMAD",)}
+
+
+class Copies:
+    """The places of a kernel's PTX lines, by what each tells.
+
+    fixed: instructions that stay. loads, branches. exits: branches that became exits. turning: atomics that are loops.
+    bodies: copies without a guard where others have one. arithmetic: of loops that hold nothing else that tells.
+    unrolled: the branches of loops that ptxas unrolled. ran: the PTX lines that ran, ascending.
+    """
+
+    def __init__(self, functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> None:
+        self.executions = executions
+        self.text = ptx_text.read(ptx)
+        self.ran = sorted(executions)
+        self.fixed, self.loads, self.branches, self.exits, self.bodies, self.turning, self.plain = (
+            defaultdict[int, Counter[tuple[str, int]]](Counter) for _ in range(7)
+        )
+        self._taken: dict[int, int | None] = {}
+        self._ends = {block.instructions[-1].ptx_line for function in functions for block in function.blocks}
+        spoiled = set()  # lines with a copy that only its guard keeps from running
+        for function in functions:
+            for block in function.blocks:
+                for instruction in block.instructions:
+                    line = instruction.ptx_line
+                    row = self.text[line]
+                    group = self._group(instruction, row) if line in executions else None
+                    if group is None:
+                        continue
+                    group[line][function.name, block.number] += 1
+                    if group is self.fixed or group is self.loads:
+                        if not instruction.guard:
+                            self.bodies[line][function.name, block.number] += 1
+                        elif not row.guard:
+                            spoiled.add(line)
+        for line in spoiled:
+            self.fixed.pop(line, None)
+            self.loads.pop(line, None)
+        self.bodies = defaultdict(Counter, {line: self.bodies[line] for line in spoiled if line in self.bodies})
+        self.arithmetic: _Copies = {}
+        self.unrolled: set[int] = set()
+        for loop in self.text.loops:
+            first = self.ran[at] if (at := bisect_left(self.ran, loop.first)) < len(self.ran) else loop.last + 1
+            if first > loop.last or any(
+                other != loop and loop.first <= other.first <= other.last <= loop.last for other in self.text.loops
+            ):
+                continue  # of another kernel, or around another loop
+            if any(loop.first <= line <= loop.last for group in (self.fixed, self.loads) for line in group):
+                if self._several_trips(loop):
+                    self.unrolled.update(loop.back)
+                continue
+            lines = [line for line in self.plain if loop.first <= line <= loop.last]
+            # ptxas may leave a copy out, and makes none besides.
+            most = max(lines, key=lambda line: sum(self.plain[line].values()), default=0)
+            if most and max(self.plain[most].values()) > 1:
+                self.arithmetic[most] = self.plain[most]
+                self.unrolled.update(loop.back)
+
+    def _group(self, instruction: Instruction, row: Line) -> _Copies | None:
+        """Return the copies that a machine instruction of a PTX line belongs to; None for one that tells nothing."""
+        opcode, guarded = instruction.opcode, bool(instruction.guard)
+        if opcode == "ATOMS" and "CAST" in instruction.modifiers:
+            return self.turning
+        if opcode in _FIXED.get(row.op, ()):
+            return self.fixed
+        if opcode in _LOADS.get(row.op, ()):
+            return self.loads
+        if row.op == "bra" and opcode == "EXIT" and guarded:
+            # A branch to the end of the kernel became an exit of the lanes that take it.
+            return self.exits if self.text.leaves(instruction.ptx_line) else None
+        if row.op == "bra" and opcode == "BRA":
+            # A branch that is always taken is one that ptxas added, unless the PTX's is too.
+            return self.branches if guarded == bool(row.guard) else None
+        return self.plain if opcode in _PLAIN.get(row.op, ()) and not guarded else None
+
+    def _several_trips(self, loop: Loop) -> bool:
+        """Whether the block with a loop's only branch back does several trips: it has copies of all that is not
+        dropped, and of most arithmetic. Where ptxas knows how many trips there are, it leaves no other branch."""
+        places = {place for line in loop.back for place in self.branches.get(line, {})}
+        if len(places) != 1:
+            return False
+        (place,) = places
+
+        def copies(*groups: _Copies) -> list[int]:
+            lines = range(loop.first, loop.last + 1)
+            return [group[line][place] for group in groups for line in lines if line in group and group[line][place]]
+
+        kept, most = copies(self.fixed, self.loads), Counter(copies(self.plain)).most_common(1)
+        return bool(kept) and min(kept) > 1 and (not most or most[0][0] > 1)
+
+    def taken(self, function: Function, block: Block, entering: Mapping[int, Sequence[Key]]) -> int | None:
+        """Return to which block the lanes go that take the PTX branch of a block's end; None where that is not clear.
+
+        What stands in a block that the branch alone leads to tells it: PTX lines that only one of its ways comes to.
+        """
+        line = block.instructions[-1].ptx_line
+        if line not in self._taken:
+            self._taken[line] = self._to(line, function, block, entering)
+        return self._taken[line]
+
+    def _to(self, line: int, function: Function, block: Block, entering: Mapping[int, Sequence[Key]]) -> int | None:
+        flow = self.text.flow(line)
+        ways = flow.ways(line)
+        if ways is None or any(self._absorbed(flow, way, other) for way, other in (ways, ways[::-1])):
+            return None
+        taken, past = flow.alone(line)
+        votes: Counter[int] = Counter()
+        for number in block.successors:
+            if len(entering[number]) == 1:
+                here = {i.ptx_line for i in function.blocks[number].instructions} - flow.jumps
+                only = [flow.block.get(each, -1) for each in here]
+                votes[number] += sum(each in taken for each in only) - sum(each in past for each in only)
+        first, second = block.successors
+        sure = votes[first] - votes[second]
+        return None if not sure else first if sure > 0 else second
+
+    def _absorbed(self, flow: Flow, way: int, other: int) -> bool:
+        """Whether one branch of the machine code may stand for two: that behind it is not there, and may go where it
+        goes, as in `a && b`."""
+        line = flow.branches.get(way)
+        return line is not None and line not in self._ends and other in flow.after[way]
+
+    def multiplicity(self, function: str, block: Block) -> dict[int, int]:
+        """Return how many copies of itself each line has in a block, where that can be told."""
+        return {
+            line: group[line][function, block.number]
+            for group in (self.fixed, self.loads)
+            for line in {instruction.ptx_line for instruction in block.instructions}
+            if line in group and group[line][function, block.number]
+        }

@@ -1,0 +1,220 @@
+"""PTX text, line by line: labels, instructions, the source lines that they are for; and the control flow of functions.
+
+Lines are counted from 1. Text that nobody parses is read as well: hand-written PTX, and that of newer compilers.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+MOST_ASM = 64  # lines of a piece of inline assembly
+SPACES = ("global", "shared", "local", "const", "param")
+_LINE = re.compile(r"\s*(?:([$\w]+):|(@!?[\w$%]+\s+)?([a-z]\w*(?:\.[\w:]+)*)\s*(.*))")
+_DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
+_TARGET = re.compile(r"[$\w]*")
+_WRITTEN = re.compile(r"\{[^}]*\}|[^,;\[]+")
+_JUMPS = ("bra", "brx", "ret", "exit", "trap")
+_CUTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # where a basic block ends
+
+
+class Line(NamedTuple):
+    """One line: its label, or the guard, the words of the opcode and the text of the operands of its instruction."""
+
+    label: str = ""
+    guard: str = ""
+    words: tuple[str, ...] = ("",)
+    operands: str = ""
+
+    @property
+    def op(self) -> str:
+        """The opcode without modifiers."""
+        return self.words[0]
+
+    @property
+    def space(self) -> str:
+        """The space that a load or store names."""
+        return next((word for word in self.words if word in SPACES), "generic")
+
+    @property
+    def target(self) -> str:
+        """The label that a branch goes to."""
+        return _TARGET.match(self.operands)[0]  # type: ignore[index]
+
+
+class Loop(NamedTuple):
+    """A loop: from the line of its label to the last branch back to it; `back` are all of those."""
+
+    first: int
+    last: int
+    back: tuple[int, ...]
+
+
+def read(ptx: Sequence[str]) -> Text:
+    """Return the lines of a PTX text as what they say."""
+    return _read(tuple(ptx))
+
+
+@lru_cache(maxsize=8)
+def _read(ptx: tuple[str, ...]) -> Text:
+    return Text(ptx)
+
+
+class Text:
+    """A PTX text. Indexing gives a line, an empty one outside of the text."""
+
+    def __init__(self, ptx: tuple[str, ...]) -> None:
+        self.ptx = ptx
+        self.rows: list[Line] = []
+        for text in ptx:
+            label, guard, opcode, operands = match.groups("") if (match := _LINE.match(text)) else ("",) * 4
+            self.rows.append(Line(label, guard, tuple(opcode.replace("::", ".").split(".")), operands))
+        self.labels = {row.label: number for number, row in enumerate(self.rows, 1) if row.label}
+        # The lines at which kernels and functions begin.
+        self.heads = [number for number, text in enumerate(ptx, 1) if _DECLARED.match(text)]
+        self._flows: dict[int, Flow] = {}
+
+    def __getitem__(self, number: int) -> Line:
+        return self.rows[number - 1] if 0 < number <= len(self.rows) else Line()
+
+    @cached_property
+    def blocks(self) -> list[int]:
+        """How many basic blocks have begun up to each line."""
+        rows = zip(self.rows, self.ptx, strict=True)
+        cuts = (bool(row.label) or row.op in _CUTS or text.strip() in ("{", "}") for row, text in rows)
+        return list(accumulate(cuts, initial=0))
+
+    @cached_property
+    def inline(self) -> set[int]:
+        """The lines of inline assembly of the source."""
+        found, begun = set(), 0
+        for number, text in enumerate(self.ptx, 1):
+            if "// begin inline asm" in text or "// end inline asm" in text:
+                begun = number if "// begin" in text else 0
+            elif begun and number - begun < MOST_ASM:
+                found.add(number)
+        return found
+
+    @cached_property
+    def places(self) -> dict[int, tuple[str, int, int]]:
+        """By line: the path of the source and the number of the line that it is for, 0 of what the compiler added; and
+        the last number before that."""
+        files = {match[1]: match[2] for text in self.ptx if (match := _FILE.match(text))}
+        found = {}
+        path, line, last = "", 0, 0
+        for number, text in enumerate(self.ptx, 1):
+            if match := _LOC.match(text):
+                path, line = files.get(match[1], ""), int(match[2])
+                last = line or last
+            elif text.startswith("}"):
+                line = last = 0
+            elif last:
+                found[number] = path, line, last
+        return found
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """The loops of all functions, whose labels are their own by NVIDIA's naming."""
+        back: dict[int, list[int]] = defaultdict(list)
+        for number, row in enumerate(self.rows, 1):
+            if row.op == "bra" and self.labels.get(row.target, number) < number:
+                back[self.labels[row.target]].append(number)
+        return [Loop(label, lines[-1], tuple(lines)) for label, lines in back.items()]
+
+    def leaves(self, number: int) -> bool:
+        """Whether a branch goes forward to where nothing but the end is."""
+        label = self.labels.get(self[number].target, 0)
+        after = next((row for row in self.rows[label:] if row.label or row.op), Line())
+        return label > number and after.op == "ret" and not after.guard
+
+    def around(self, number: int) -> tuple[int, int]:
+        """Return the first line of the function around a line, 1 where none begins before, and the one behind it."""
+        at = bisect_right(self.heads, number)
+        return self.heads[at - 1] if at else 1, self.heads[at] if at < len(self.heads) else len(self.ptx) + 1
+
+    def flow(self, number: int) -> Flow:
+        """Return the control flow of the function around a line."""
+        first, end = self.around(number)
+        if first not in self._flows:
+            self._flows[first] = Flow(self, first, end)
+        return self._flows[first]
+
+
+class Flow:
+    """The function on some lines of a PTX text: which blocks of it follow which; a jump starts a block of its own.
+
+    block: the block of each line. after: the blocks that may follow each block. branches: of the blocks that are a
+    branch with a guard, the line. jumps: the lines of all jumps.
+    """
+
+    def __init__(self, text: Text, start: int, end: int) -> None:
+        self.rows = {number: text[number] for number in range(start, end)}
+        self.block: dict[int, int] = {}
+        self.after: dict[int, set[int]] = defaultdict(set)
+        self.branches: dict[int, int] = {}
+        self.jumps = {number for number, row in self.rows.items() if row.op in _JUMPS}
+        self._heads: dict[str, int] = {}
+        block = 0
+        for number, row in self.rows.items():
+            if row.label or number in self.jumps:
+                block += 1
+                if row.op == "bra" and row.guard:
+                    self.branches[block - 1] = number
+                if row.label or row.guard:
+                    self.after[block - 1].add(block)
+            if row.label:
+                self._heads[row.label] = block
+            self.block[number] = block
+        for number in self.jumps:
+            row, source = self.rows[number], self.block[number] - 1
+            if row.op in ("bra", "brx"):
+                to = self._heads.get(row.target)
+                self.after[source] |= set(self._heads.values()) if to is None else {to}
+
+    @cached_property
+    def writes(self) -> Counter[str]:
+        """How many instructions write each register."""
+        written = (_WRITTEN.match(row.operands) for row in self.rows.values() if row.op not in ("st", "red", "bra"))
+        return Counter(name for match in written if match for name in set(re.findall(r"[\w$%]+", match[0])))
+
+    def always(self, first: int, then: int) -> bool:
+        """Whether every way from the start to one line passes another."""
+        if first not in self.block or self.block[first] == 0:
+            return first in self.block
+        return self.block[then] not in self._reached(without=self.block[first])
+
+    def _reached(self, without: int = -1, cut: tuple[int, int] = (-1, -1)) -> set[int]:
+        """Return the blocks that the start leads to, without a block and an edge."""
+        reached: set[int] = set()
+        ahead = [0]
+        while ahead:
+            block = ahead.pop()
+            if block not in reached and block != without:
+                reached.add(block)
+                ahead += (then for then in self.after[block] if (block, then) != cut)
+        return reached
+
+    def ways(self, line: int) -> tuple[int, int] | None:
+        """Return the blocks that a guarded branch leads to where it is taken and where not; None without a choice."""
+        past = self.block.get(line, 0)
+        taken = self._heads.get(self.rows[line].target) if self.branches.get(past - 1) == line else None
+        return None if taken is None or taken == past else (taken, past)
+
+    @cached_property
+    def _everything(self) -> set[int]:
+        return self._reached()
+
+    def alone(self, line: int) -> tuple[set[int], set[int]]:
+        """Return the blocks that only a guarded branch leads to: where it is taken, and where it is not."""
+        ways = self.ways(line)
+        if ways is None:
+            return set(), set()
+        taken, past = (self._everything - self._reached(cut=(ways[1] - 1, way)) for way in ways)
+        return taken, past

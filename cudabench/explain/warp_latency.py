@@ -1,0 +1,118 @@
+"""The fewest clocks that a warp takes through machine code, waiting for each load where it needs the value. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cudabench.compile.sass import Function, Instruction
+from cudabench.explain.machine_code import pipe
+
+# Clocks from an instruction to the first that can use its result, at least: published microbenchmarks of Volta to
+# Hopper (arXiv 1804.06826, 2402.13499). What loads take is the card's.
+_CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
+_ARITHMETIC = 4.0
+LOADS = ("LD", "LDG", "ATOM", "ATOMG")
+_SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
+_NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
+_REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
+_PREDICATE = re.compile(r"(?<![\w])U?P\d+")
+
+# By register: the clocks until its value is there, and whether it is one that was loaded.
+_Ready = Mapping[str, tuple[float, bool]]
+
+
+class Path(NamedTuple):
+    """Clocks of a warp through a basic block, and those of them in which it waits for memory.
+
+    left: what is still under way behind it.
+    """
+
+    clocks: float
+    waits: float
+    left: _Ready
+
+
+def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
+    """Return the fewest clocks that a warp needs from the first instruction of a basic block to behind its last.
+
+    A warp issues in order, one instruction a clock at best, and each when its operands are there. loads: by PTX line,
+    the clocks from a load to its value. before: what is under way as it comes in.
+    """
+    ready = dict(before or {})
+    now, waits = -1.0, 0.0
+    for instruction in instructions:
+        reads, writes = operands(instruction)
+        start = now + 1
+        for name in reads:
+            when, load = ready.get(name, (0.0, False))
+            if when > start:
+                waits += (when - start) * load
+                start = when
+        now = start
+        clocks, load = _result_clocks(instruction, loads)
+        for name in writes:
+            ready[name] = (start + clocks, load)
+    end = now + 1
+    return Path(end, waits, {name: (when - end, load) for name, (when, load) in ready.items() if when > end})
+
+
+def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
+    """Return the path of each block of a function, in order, each with what is under way as a warp comes in.
+
+    That is what is under way behind all blocks before it that ran, by the shortest of them; where one of those stands
+    behind it, as at the head of a loop, nothing.
+    """
+    before: dict[int, list[int]] = defaultdict(list)
+    for block in function.blocks:
+        for following in block.successors:
+            if ran[block.number]:
+                before[following].append(block.number)
+    found: list[Path] = []
+    for block in function.blocks:
+        ways = [found[number].left for number in before[block.number] if number < block.number]
+        ready: dict[str, tuple[float, bool]] = {}
+        if ways and len(ways) == len(before[block.number]):
+            for name in set(ways[0]).intersection(*ways[1:]):
+                ready[name] = min(way[name] for way in ways)
+        found.append(path(block.instructions, loads, ready))
+    return found
+
+
+def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:
+    if instruction.opcode in LOADS:
+        return loads.get(instruction.ptx_line, _ARITHMETIC), True
+    if instruction.opcode in _SHARED:
+        return _ARITHMETIC if instruction.guard else loads.get(0, _ARITHMETIC), True
+    return float(_CLOCKS.get(pipe(instruction), _ARITHMETIC)), False
+
+
+def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
+    """Return the registers that an instruction reads and writes; of a wide result all, of a wide operand the first two.
+
+    Where it is not sure, rather too few: a dependency that is missed makes the bound weaker, never wrong.
+    """
+    reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
+    writes: list[str] = []
+    for place, text in enumerate(instruction.operands):
+        predicates = _PREDICATE.findall(text)
+        into = instruction.opcode not in _NO_RESULT and "[" not in text
+        into = into and (place == 0 or (place == 1 and bool(predicates) and bool(writes)))
+        found = writes if into else reads
+        found += predicates
+        for kind, number, modifiers in _REGISTER.findall(text):
+            width = _width(instruction) if into else 2 if ".64" in modifiers else 1
+            found += [f"{kind}{int(number) + more}" for more in range(width)]
+    return reads, writes
+
+
+def _width(instruction: Instruction) -> int:
+    """Return how many registers an instruction's result takes."""
+    words = instruction.modifiers
+    if "128" in words or pipe(instruction) == "tensor":
+        return 4
+    if "64" in words or "WIDE" in words or pipe(instruction) == "fp64":
+        return 2
+    return 4 if instruction.opcode == "LDSM" and "4" in words else 1
