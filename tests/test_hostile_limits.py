@@ -19,7 +19,7 @@ import pytest
 from cudabench.compile import compiler, limits, nvrtc, toolkit
 from cudabench.compile.compiler import compile_cubin, compile_ptx
 from cudabench.compile.record import Refused
-from cudabench.devices import cuda, probe
+from cudabench.devices import cuda, nvml
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.records.planned import Settings
@@ -476,7 +476,7 @@ def test_processes_of_other_numbers_are_not_named() -> None:
     another process here, it is counted."""
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
-        device = types.SimpleNamespace(_board=probe.Board(Nvml(*pids), object()))
+        device = types.SimpleNamespace(_board=nvml.Board(Nvml(*pids), object()))
         found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
     name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
     assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]

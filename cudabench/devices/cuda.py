@@ -18,7 +18,7 @@ import numpy as np
 from cudabench.compile import compiler, nvcc, toolkit
 from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
-from cudabench.devices import modules, peers, probe, protocol, tensor_maps
+from cudabench.devices import modules, nvml, peers, probe, protocol, tensor_maps
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.cuda_arrays import CudaArray
 from cudabench.devices.protocol import Work
@@ -228,7 +228,7 @@ class CudaDevice:
             self._sum = driver.mem_alloc(PAGE_BYTES)  # shared with nothing, and set back as a whole
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
-        self._board = probe.board(self.info.uuid)
+        self._board = nvml.board(self.info.uuid)
 
     def __enter__(self) -> CudaDevice:
         return self

@@ -14,7 +14,6 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from cudabench.errors import NotEnoughMemory
 from cudabench.records.results import DeviceInfo
@@ -170,42 +169,6 @@ def pycuda() -> Part:
 def nvml() -> Part:
     """Return NVIDIA's management library for Python, which reads clocks while measuring."""
     return _package("NVML", "pynvml", "nvidia-ml-py", "pip install nvidia-ml-py")
-
-
-def management() -> Any:
-    """Return NVML's module, started; None where the package or the library is not installed, or it does not start."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # NVMLError has a subclass for each reason
-        return None
-    return pynvml
-
-
-@dataclass(frozen=True)
-class Board:
-    """A card as NVML knows it, by the module and its handle; None is what it does not tell."""
-
-    nvml: Any
-    handle: Any
-
-    def ask(self, function: str, *arguments: Any) -> Any:
-        """Return what a function of NVML says of the card; a word that begins with NVML_ is the constant's name."""
-        try:
-            constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
-            return getattr(self.nvml, function)(self.handle, *constants)
-        except Exception:  # NVMLError has a subclass for each reason, and an old library lacks functions
-            return None
-
-
-def board(uuid: str | None) -> Board | None:
-    """Return the card of a UUID, or None where NVML is not there or does not know it."""
-    nvml = None if uuid is None else management()
-    try:
-        return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
-    except Exception:  # as above
-        return None
 
 
 def _package(name: str, module: str, distribution: str, repair: str) -> Part:

@@ -17,11 +17,10 @@ from typing import Literal
 import numpy as np
 
 from cudabench.fleet import place, reading
-from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Rows, Sums, limit
+from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
-IN_MEMORY = 10_000  # shards that are summed without DuckDB
 LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
 PEEKED = 20  # files of a folder that are asked when it was written
 UNKNOWN_MODEL = "unknown card"
@@ -56,10 +55,10 @@ class Report:
     """Folders, oldest first, and the sums over them; `findings` and `dots` are of the last."""
 
     folders: list[Folder]
-    sums: Sums
-    ids: Numbered
-    models: Numbered
-    labels: Numbered
+    sums: Sums = field(default_factory=Sums)
+    ids: Numbered = field(default_factory=Numbered)
+    models: Numbered = field(default_factory=Numbered)
+    labels: Numbered = field(default_factory=Numbered)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
         """Return what the shards say. `expected` are ids of cards that should be there."""
@@ -78,7 +77,7 @@ class Report:
             damaged=tuple(folder.damaged),
         )
 
-    def dots(self) -> Dots:
+    def dots(self) -> Table:
         """Return the ratio of every kernel on every card."""
         return self.sums.dots(len(self.folders) - 1)
 
@@ -211,17 +210,15 @@ class Report:
         return sorted(found, key=lambda each: -each.change)
 
 
-def load(paths: Sequence[Path], in_memory: int = IN_MEMORY) -> Report:
-    """Return a report of folders of shards; more shards than `in_memory` are summed on disk.
+def load(paths: Sequence[Path]) -> Report:
+    """Return a report of folders of shards, in the order of their shards' times, where each has one.
 
-    The folders are put in the order of their shards' times, where each has one. Raises CudabenchError where a folder
-    cannot be read, and where many shards need DuckDB and it is not there.
+    Raises CudabenchError where a folder cannot be read.
     """
     names = {path: reading.listed(path) for path in paths}
     times = {path: _written(path, files) for path, files in names.items()}
     order = sorted(names, key=lambda path: times[path]) if all(times.values()) else [*names]
-    sums: Sums = InMemory() if sum(map(len, names.values())) <= in_memory else OnDisk()
-    report = Report([Folder(path) for path in order], sums, Numbered(), Numbered(), Numbered())
+    report = Report([Folder(path) for path in order])
     for number, path in enumerate(order):
         files = frozenset(names[path])
         for chunk in reading.read(path, names[path]):
@@ -259,11 +256,8 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
     of_kept = np.array(kept, bool)  # without a card, too
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
-    rows = len(labels)
-    report.sums.add(
-        Rows(np.full(rows, number), np.repeat(np.array(cards, np.int64), counts),
-             np.repeat(np.array(models, np.int64), counts), labels, chunk.cost[chosen])
-    )  # fmt: skip
+    card, model = (np.repeat(np.array(numbers, np.int64), counts) for numbers in (cards, models))
+    report.sums.add(number, card, model, labels, chunk.cost[chosen])
 
 
 def _value(label: reading.Label, cost: float) -> float:

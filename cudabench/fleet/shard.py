@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudabench.devices import probe
+from cudabench.devices import nvml, probe
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -30,7 +30,6 @@ from cudabench.errors import (
     CudabenchError,
 )
 from cudabench.fleet import place
-from cudabench.fleet.nvml import Nvml
 from cudabench.records import file as results
 from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
@@ -99,7 +98,7 @@ def visible(plan: Plan) -> list[Target]:
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
-def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str], nvml: Nvml) -> list[Card]:
+def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
     """Return the cards that should be there and are not: of `expected`, and of CUDA_VISIBLE_DEVICES."""
     if any(target.info is None for target in targets):
         return []
@@ -143,7 +142,6 @@ def run(
     leaves none, and the exit code is EXIT_TERMINATED. Raises CudabenchError where the folder cannot be written.
     """
     make_folder(plan.folder)
-    nvml = Nvml()
     targets = visible(plan)
     codes = []
 
@@ -151,10 +149,10 @@ def run(
         codes.append(written.exit_code)
         told(written)
 
-    for card in absent(plan, targets, expected, nvml):
+    for card in absent(plan, targets, expected):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
-        if not _together(plan, batch, nvml, note):
+        if not _together(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
     return worst(codes)
@@ -176,7 +174,7 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in SEVERITY if code in codes), max(codes, default=EXIT_OK))
 
 
-def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[[Written], None]) -> bool:
+def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], None]) -> bool:
     """Run the command on cards at once; return whether nobody ended a run."""
     runs: list[_Run] = []
     try:
@@ -186,15 +184,14 @@ def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[
         left = list(runs)
         while left:
             for each in left:
-                if each.target.info:
-                    nvml.look(each.target.id)
+                each.look()
             until = time.monotonic() + LOOK_S
             while time.monotonic() < until and not any(each.ended() for each in left):
                 time.sleep(0.02)
             for each in [each for each in left if each.ended()]:
                 left.remove(each)
                 if not each.interrupted():
-                    told(each.finish(nvml))
+                    told(each.finish())
         return not any(each.interrupted() for each in runs)
     finally:
         for each in runs:
@@ -206,6 +203,8 @@ class _Run:
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.target, self._plan = target, plan
+        self._board = nvml.board(target.id) if target.info else None
+        self._looks: list[dict[str, Any]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-shard-")
         self._file = Path(self._folder.name) / "results.json"
         self._said = Path(self._folder.name) / "stderr"
@@ -222,6 +221,11 @@ class _Run:
                 start_new_session=True,  # an interrupt reaches this process alone, which passes it on
             )
 
+    def look(self) -> None:
+        """Note how the card is now."""
+        if self._board:
+            self._looks.append(self._board.look())
+
     def ended(self) -> bool:
         """Tell whether the process has ended."""
         return self._process.poll() is not None
@@ -230,7 +234,7 @@ class _Run:
         """Tell whether somebody ended the process."""
         return self._process.returncode in INTERRUPTS
 
-    def finish(self, nvml: Nvml) -> Written:
+    def finish(self) -> Written:
         """Write the shard of a run that has ended."""
         code = self._process.returncode
         document, file, fault = self._results()
@@ -241,18 +245,17 @@ class _Run:
                 status, reason = "failed", f"it was to run on this card and ran on {file.device.uuid}"
         elif info and file and file.device and not file.device.timed:
             status, reason = "failed", "it was simulated, since no GPU was visible by then"
-        pci, serial = (probe.pci_address(info.index or 0), nvml.serial(self.target.id)) if info else (None, None)
         card = _card(
             self._plan,
             self.target.id,
             status,
             reason=reason,
             model=info.name if info else file.device.name if file and file.device else None,
-            pci_address=pci,
-            serial=serial,
+            pci_address=probe.pci_address(info.index or 0) if info else None,
+            serial=self._board.text("nvmlDeviceGetSerial") if self._board else None,
             exit_code=code,
-            load=nvml.load(self.target.id) if info else None,
-            health=nvml.health(self.target.id) if info else None,
+            load=nvml.load(self._looks),
+            health=self._board.health() if self._board else None,
         )
         if info and not document.get("device"):
             document["device"] = asdict(info)

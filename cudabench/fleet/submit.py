@@ -194,11 +194,7 @@ class Submission:
 
     def slow(self) -> int | None:
         """Return how many cards are slow so far."""
-        report = findings.load([self.plan.folder])
-        try:
-            found = report.findings()
-        finally:
-            report.sums.close()
+        found = findings.load([self.plan.folder]).findings()
         return len(found.slow) if found.measurements else None
 
     def cancel(self, engine: Engine) -> list[str]:
