@@ -17,6 +17,7 @@ import pytest
 from cudabench import cards
 from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
+from cudabench.cards.load import load_named
 from cudabench.ceilings import chapter, code, gpu, run, theory
 from cudabench.ceilings.chapter import Extent
 from cudabench.compile import compiler
@@ -24,7 +25,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices import nvml, probe
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.occupancy import capability
-from cudabench.records.file import ResultsFile, load, load_named, parse
+from cudabench.records.file import ResultsFile, load, parse
 from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.system import outputs

@@ -394,12 +394,12 @@ TWICE = document(3, {"k0": 1e-5})
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "cut": (json.dumps(TWICE).encode()[:400], "it is cut off"),
     "empty": (b"", "it is empty"),
-    "list": (b"[1, 2]", "it is no results file of cudabench"),
+    "list": (b"[1, 2]", 'it has no "schema"'),
     "text": (b"\x1b]0;owned\x07 no JSON", "it is no JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
     "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
-    "newer": (b'{"schema": "cudabench/7", "results": []}', "newer than cudabench/1"),
+    "newer": (b'{"schema": "cudabench/7", "results": []}', "reads up to cudabench/1"),
     "copy": (json.dumps(TWICE).encode(), "of the same card as another"),
 }
 

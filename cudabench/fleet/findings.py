@@ -252,7 +252,7 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
         cards.append(report.ids[found.card.id])
         models.append(report.models[found.card.model or UNKNOWN_MODEL])
     folder.damaged += chunk.damaged
-    counts = np.array([found.values for found in chunk.cards], np.int64)
+    counts = np.array(chunk.counts, np.int64)
     of_kept = np.array(kept, bool)  # without a card, too
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]

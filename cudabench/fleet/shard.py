@@ -7,6 +7,7 @@ too, which says so. An interrupted run leaves none: nothing was found out about 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from cudabench.errors import (
     EXIT_WRONG,
     CudabenchError,
 )
-from cudabench.fleet import place
+from cudabench.fleet import place, reading
 from cudabench.records import file as results
 from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
@@ -237,20 +238,24 @@ class _Run:
     def finish(self) -> Written:
         """Write the shard of a run that has ended."""
         code = self._process.returncode
-        document, file, fault = self._results()
-        status, reason = judge(file, code, fault or self._last_words())
         info = self.target.info
-        if file and file.device and info and file.device.timed and self.target.id.startswith("GPU-"):
-            if file.device.uuid != self.target.id:
-                status, reason = "failed", f"it was to run on this card and ran on {file.device.uuid}"
-        elif info and file and file.device and not file.device.timed:
+        document: dict[str, Any] = {"schema": results.SCHEMA, "results": []}
+        device = None
+        with contextlib.suppress(CudabenchError):
+            file = results.load(self._file)
+            document, device = file.document(), file.device
+        status, reason = judge(document, code, self._last_words())
+        if info and device and device.timed and self.target.id.startswith("GPU-"):
+            if device.uuid != self.target.id:
+                status, reason = "failed", f"it was to run on this card and ran on {device.uuid}"
+        elif info and device and not device.timed:
             status, reason = "failed", "it was simulated, since no GPU was visible by then"
         card = _card(
             self._plan,
             self.target.id,
             status,
             reason=reason,
-            model=info.name if info else file.device.name if file and file.device else None,
+            model=getattr(info or device, "name", None),
             pci_address=probe.pci_address(info.index or 0) if info else None,
             serial=self._board.text("nvmlDeviceGetSerial") if self._board else None,
             exit_code=code,
@@ -260,19 +265,7 @@ class _Run:
         if info and not document.get("device"):
             document["device"] = asdict(info)
         exit_code = {"ok": code, "unverified": code, "wrong": EXIT_WRONG}.get(status, code or EXIT_FAILED)
-        kernels = len(file.results) if file else 0
-        return _write(self._plan, card, document, EXIT_FAILED if exit_code < 0 else exit_code, kernels)
-
-    def _results(self) -> tuple[dict[str, Any], results.ResultsFile | None, str | None]:
-        """Return the results file as plain values and as records; without one, why."""
-        import json
-
-        try:
-            file = results.load(self._file)
-            document: dict[str, Any] = json.loads(self._file.read_bytes())
-            return document, file, None
-        except CudabenchError:
-            return {"schema": results.SCHEMA, "results": []}, None, self._last_words()
+        return _write(self._plan, card, document, EXIT_FAILED if exit_code < 0 else exit_code)
 
     def _last_words(self) -> str:
         text = self._said.read_text(errors="replace").strip()
@@ -293,32 +286,21 @@ class _Run:
         self._folder.cleanup()
 
 
-def judge(file: results.ResultsFile | None, exit_code: int, said: str) -> tuple[CardStatus, str | None]:
+def judge(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
     """Return what a run says of its card, and why it is not well; `said` is the run's last sentence."""
-    if file is None:
-        return "failed", said
-    rows: list[Any] = [*file.results, *getattr(file, "ceilings", ())]
-    named = {status: [_name(row) for row in rows if row.status == status] for status in ("ok", "wrong", "failed")}
-    if named["wrong"]:
-        return "wrong", f"wrong: {', '.join(named['wrong'])}"
-    if named["failed"] or not named["ok"]:
-        return "failed", f"failed: {', '.join(named['failed'])}: {said}" if named["failed"] else said
-    if exit_code == EXIT_WRONG:
-        return "wrong", said
+    rows = [*document["results"], *document.get("ceilings", ())]
+    status, reason = reading.judged(rows)
+    if status == "wrong":
+        return status, reason
+    if status == "failed" or all(row["status"] != "ok" for row in rows):
+        return "failed", f"{reason}: {said}" if reason else said
     if exit_code not in (EXIT_OK, EXIT_THRESHOLD):
-        return "failed", said
-    unproven = [row.kernel for row in file.results if row.status == "ok" and row.verification is None]
-    if unproven:
-        return "unverified", f"compared with nothing: {', '.join(unproven)}"
-    return "ok", said if exit_code == EXIT_THRESHOLD else None
+        return "wrong" if exit_code == EXIT_WRONG else "failed", said
+    return status, said if exit_code == EXIT_THRESHOLD and not reason else reason
 
 
-def _name(row: Any) -> str:
-    return str(getattr(row, "kernel", None) or row.name)
-
-
-def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int, kernels: int = 0) -> Written:
+def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int) -> Written:
     path = plan.folder / place.file_name(card.id)
     whole = {**document, "fleet": asdict(Fleet(card=card))}
     outputs.write_ours(path, results.document_text(whole).encode())
-    return Written(path, card, exit_code, kernels)
+    return Written(path, card, exit_code, len(document["results"]))
