@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,11 +19,11 @@ import numpy as np
 from cudabench.compile import compiler, nvcc, toolkit
 from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
-from cudabench.devices import modules, nvml, peers, probe, protocol, tensor_maps
+from cudabench.devices import modules, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.cuda_arrays import CudaArray
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of
+from cudabench.devices.modules import packing
 from cudabench.devices.protocol import Work
-from cudabench.devices.textures import Objects, SurfaceObject, objects_of
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
 from cudabench.records.planned import Operation, Peer, Problem
@@ -41,6 +42,7 @@ PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 MAX_QUEUED_LAUNCHES = 500
 
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)
 
 
 class Module:
@@ -101,27 +103,6 @@ class Module:
             return int(function.max_threads_per_block)
 
 
-def packing(arguments: Sequence[Any]) -> list[Any]:
-    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
-    which the module struct, by which PyCUDA packs, does not do for bytes."""
-    types: list[Any] = []
-    offset = 0
-    for argument in arguments:
-        if isinstance(argument, ByValue):
-            gap = -offset % argument.align
-            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
-            offset += gap + len(argument.content)
-            continue
-        if isinstance(argument, TensorMap) and not argument.pointer:
-            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
-            continue
-        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
-        width = 8 if address else np.asarray(argument).dtype.itemsize
-        types.append("P" if address else np.asarray(argument).dtype)
-        offset += -offset % width + width
-    return types
-
-
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
     """Return the variables of a module that its kernels can write."""
     found = []
@@ -133,15 +114,15 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
     return tuple(found)
 
 
+@dataclass(frozen=True, eq=False)
 class Queued:
     """Work that queues launches on the stream, what it does, how many launches, and the surfaces that they read and
     write: arrays that the buffers are copied to before and from after them, which is not their work."""
 
-    def __init__(self, queue: Work, doing: str, launches: int = 1, surfaces: Sequence[SurfaceObject] = ()) -> None:
-        self.queue = queue
-        self.doing = doing
-        self.launches = launches
-        self.surfaces = surfaces
+    queue: Work
+    doing: str
+    launches: int = 1
+    surfaces: Sequence[SurfaceObject] = ()
 
     def __call__(self) -> None:
         """Queue."""
@@ -454,11 +435,16 @@ class CudaDevice:
         call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
-        objects = objects_of(self._cuda, (a for launch in launches for a in launch.arguments), pointers, self._arrays)
-        maps = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, TensorMap))
-        encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
-        tables = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, Rows))
-        encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
+        passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
+        objects = objects_of(self._cuda, passed, pointers, self._arrays)
+        given: dict[Any, Any] = {argument: found.handle for argument, found in objects.items()}
+        for argument in passed:
+            if isinstance(argument, TensorMap):
+                content = encoded(self._cuda, argument, pointers[argument.buffer])
+                given[argument] = self._kept(np.frombuffer(content, np.uint8)) if argument.pointer else content
+            elif isinstance(argument, Rows):
+                pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
+                given[argument] = self._kept((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -469,12 +455,10 @@ class CudaDevice:
             arguments = [
                 pointers[a]
                 if isinstance(a, str)
-                else objects.handle(a)
-                if isinstance(a, (Surface, Texture))
-                else encoded[a]
-                if isinstance(a, (Rows, TensorMap))
                 else a.pointing(pointers)
                 if isinstance(a, ByValue)
+                else given[a]
+                if isinstance(a, OVER_BUFFERS)
                 else a
                 for a in launch.arguments
             ]
@@ -492,25 +476,22 @@ class CudaDevice:
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
         bound = Queued(self._graph(queue), doing) if graph else Queued(queue, doing, len(calls))
-        if not objects.textures and not objects.surfaces:
+        if not objects:
             return bound
-        surfaces = list(dict.fromkeys(objects.surfaces.values()))
-        return Queued(self._filled(objects, bound), doing, bound.launches, surfaces)
+        unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
 
-    def _tensor_map(self, tensor: TensorMap, pointer: int) -> Any:
-        """Return a tensor map as an argument: its bytes, or where they lie in memory as long as this device lives."""
-        content = tensor_maps.encoded(self._cuda, tensor, pointer)
-        if not tensor.pointer:
-            return content
-        place = self.allocate(len(content))
-        self.upload(place, np.frombuffer(content, np.uint8))
-        return place
+        def filled(held: Any = objects) -> None:  # the objects live as long as the work
+            while unfilled:  # before the first launch: buffers may get their inputs until then
+                unfilled.pop().fill(self._stream.handle)
+            bound()
 
-    def _rows(self, rows: Rows, pointer: int) -> Any:
-        """Return where the pointers to a buffer's rows lie in memory, as long as this device lives."""
-        table = np.uint64(pointer) + np.arange(rows.count, dtype=np.uint64) * np.uint64(rows.pitch)
-        place = self.allocate(table.nbytes)
-        self.upload(place, table.view(np.uint8))
+        surfaces = [one for one in objects.values() if isinstance(one, SurfaceObject)]
+        return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
+
+    def _kept(self, content: np.ndarray) -> int:
+        """Return where bytes lie in memory as long as this device lives."""
+        place = self.allocate(content.nbytes)
+        self.upload(place, content)
         return place
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
@@ -528,17 +509,6 @@ class CudaDevice:
         # A call that waits for the device would wait for ever behind a blocked stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
-
-    def _filled(self, objects: Objects, work: Work) -> Work:
-        """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
-        left = list(objects.textures.values())
-
-        def filled(held: Objects = objects) -> None:  # as long as the work is there
-            while left:
-                left.pop().fill(self._stream.handle)
-            work()
-
-        return filled
 
     def _graph(self, queue: Work) -> Work:
         """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.

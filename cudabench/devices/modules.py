@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import DeviceError
+from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
 
 # cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
@@ -19,6 +20,27 @@ PORTABLE_CLUSTER = 8  # blocks; more only where a kernel is allowed to
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
+
+
+def packing(arguments: Sequence[Any]) -> list[Any]:
+    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
+    which the module struct, by which PyCUDA packs, does not do for bytes."""
+    types: list[Any] = []
+    offset = 0
+    for argument in arguments:
+        if isinstance(argument, ByValue):
+            gap = -offset % argument.align
+            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
+            offset += gap + len(argument.content)
+            continue
+        if isinstance(argument, TensorMap) and not argument.pointer:
+            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
+            continue
+        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
+        width = 8 if address else np.asarray(argument).dtype.itemsize
+        types.append("P" if address else np.asarray(argument).dtype)
+        offset += -offset % width + width
+    return types
 
 
 def wants_the_driver(ptx: str) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
@@ -22,7 +21,7 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataTy
 COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68, "tf32": 77}  # cublasComputeType_t
 DEFAULT_ALGORITHM = ctypes.c_int(-1)
 
-LETTERS = {"float32": "S", "float64": "D"}
+Pointers = Mapping[str, int]
 
 
 class CuBlas(Library):
@@ -40,18 +39,7 @@ class CuBlas(Library):
         self("cublasSetWorkspace_v2", self.handle, self._workspace, ctypes.c_size_t(WORKSPACE_BYTES))
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is called for."""
-
-    peer: Peer
-    operation: Operation
-    problem: Problem
-
-
-@functools.cache
-def _library(room: Room) -> CuBlas:
-    return CuBlas(room)
+_library = functools.cache(CuBlas)
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
@@ -60,7 +48,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     make = CALLS[operation.name]
 
     def bind(addresses: Mapping[str, int]) -> Queue:
-        queue = make(library, Task(peer, operation, problem), addresses)
+        queue = make(library, peer, operation, problem, addresses)
 
         def on_stream(stream: int) -> None:
             library.on(stream)
@@ -71,9 +59,8 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     return Call(library.version, bind, streams=STREAMS)
 
 
-def transpose(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """out = 1 in^T + 0 in^T: geam adds two matrices, and reads none whose factor is zero."""
-    problem = task.problem
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
     one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
     source, target = pointer(at["in"]), pointer(at["out"])
@@ -83,11 +70,10 @@ def transpose(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[]
     )
 
 
-def matmul(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """C^T = B^T A^T, with sums in float, or in double for doubles."""
-    problem = task.problem
     m, n, k = (ctypes.c_int(problem.size[name]) for name in "mnk")
-    format = task.peer.arithmetic[0] if task.peer.arithmetic else problem.dtype
+    format = peer.arithmetic[0] if peer.arithmetic else problem.dtype
     kind, compute = ctypes.c_int(TYPES[problem.dtype]), ctypes.c_int(COMPUTE[format])
     one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
     a, b, c = (pointer(at[name]) for name in "abc")
@@ -97,11 +83,10 @@ def matmul(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], N
     )  # fmt: skip
 
 
-def matvec(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+def matvec(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """y = (A^T)^T x, with the rows' distance as the leading dimension."""
-    problem = task.problem
     rows, cols = problem.size["rows"], problem.size["cols"]
-    apart = next(buffer.shape[1] for buffer in task.operation.buffers(problem) if buffer.name == "A")
+    apart = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")
     m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, apart, 1))
     one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
     matrix, x, y = (pointer(at[name]) for name in ("A", "x", "y"))

@@ -10,11 +10,10 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
 from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
-LETTERS = {"float32": "S", "float64": "D"}
 ITEM = {"float32": 4, "float64": 8}
 
 
@@ -27,9 +26,7 @@ class CuSolver(Library):
         self("cusolverDnCreate", ctypes.byref(self.handle))
 
 
-@functools.cache
-def _library(room: Room) -> CuSolver:
-    return CuSolver(room)
+_library = functools.cache(CuSolver)
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:

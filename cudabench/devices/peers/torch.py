@@ -17,8 +17,6 @@ from cudabench.devices.peers.call import STREAMS, Call, Queue, Room
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Buffer, Operation, Peer, Problem
 
-Tensors = Mapping[str, Any]
-
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
     """Return a call on tensors over the operation's arrays."""
@@ -83,32 +81,11 @@ def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) ->
 # A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
 
 
-def transpose(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """out = in^T."""
-    return lambda source, out: out.copy_(source.t())
-
-
-def matmul(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """c = a b."""
-    return lambda a, b, c: torch.mm(a, b, out=c)
-
-
-def matvec(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """y = A x, over the columns that are the matrix's own."""
-    cols = problem.size["cols"]
-    return lambda matrix, x, y: torch.mv(matrix[:, :cols], x, out=y)
-
-
 def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
     """out = |a - b|."""
     if problem.dtype == "int32":
         return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
     return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
-
-
-def solve(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """A x = b."""
-    return lambda a, b, x: torch.linalg.solve(a, b, out=x)
 
 
 def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
@@ -133,20 +110,17 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     return mean
 
 
-def vecadd(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """c = a + b."""
-    return lambda a, b, c: torch.add(a, b, out=c)
-
-
-CALLS = {
-    "transpose": transpose,
-    "matmul": matmul,
-    "matvec": matvec,
+Calls = Mapping[str, Callable[[Any, Problem], Callable[..., Any]]]
+CALLS: Calls = {
+    "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
+    "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
+    # Over the columns that are the matrix's own.
+    "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
     "distance": distance,
-    "solve": solve,
+    "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
     "blur": blur,
-    "vecadd": vecadd,
+    "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
-COMPILED = {"transpose": transpose, "distance": distance, "grayscale": grayscale, "blur": blur}
+COMPILED: Calls = {"transpose": CALLS["transpose"], "distance": distance, "grayscale": grayscale, "blur": blur}
 # Calls that wait for the device in the middle.
 WAITS = {"solve": ("torch",)}
