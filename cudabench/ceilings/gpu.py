@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +40,7 @@ NO_TIME = "a simulated driver makes up its times: the kernel ran and its result 
 OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
 
 
-class HostDevice(Device, Protocol):
-    """A device that copies to and from page-locked memory of the host besides."""
-
-    def pinned(self, nbytes: int) -> np.ndarray:
-        """Return bytes of page-locked memory."""
+HostDevice = Device  # one that copies to and from page-locked memory of the host
 
 
 class WrongResult(CudabenchError):

@@ -253,7 +253,7 @@ def resume(folder: Path, quiet: bool) -> int:
     # A record that somebody changed is no way around what submit refuses.
     made.plan = planned(made.plan.folder, made.plan.words)
     running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
+    return _watch(made, running, folder, quiet, lambda: made.resume(running))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:

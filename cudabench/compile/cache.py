@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench.compile import includes, toolkit
-from cudabench.compile.record import Compiled, Job
+from cudabench.compile.record import Job
 from cudabench.records.decode import Misfit, decode
 from cudabench.system.reading import check_regular
 
@@ -62,17 +62,6 @@ def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
-
-
-def load(name: str | None) -> Compiled | None:
-    """Return an entry, None where there is none that is whole."""
-    body = read("compiled", name)
-    return None if body is None else unpacked(Compiled, body)
-
-
-def store(name: str | None, compiled: Compiled) -> None:
-    """Keep an entry; where that cannot be, such as in a home that is read-only, nothing happens."""
-    write("compiled", name, packed(compiled))
 
 
 def read(kind: str, name: str | None) -> bytes | None:

@@ -32,7 +32,7 @@ from cudabench.compile import (
     stand_ins,
     toolkit,
 )
-from cudabench.compile.record import Backend, Compiled, Compiler, Job, Refused
+from cudabench.compile.record import Backend, Compiled, Job, Refused
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, without_remarks
@@ -43,45 +43,20 @@ if TYPE_CHECKING:
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
+Compiler = nvcc.Nvcc | nvrtc.Nvrtc
 
 
-def compile_ptx(
-    source: str,
-    filename: str,
-    *,
-    arch: str = "sm_90",
-    defines: Mapping[str, str] | None = None,
-    include_dirs: Sequence[str] = (),
-    names: Sequence[str] = (),
-    std: str = "",
-    backend: Backend | None = None,
-    debug: bool = False,
-) -> Compiled:
-    """Compile to PTX with line information; `debug`: without optimisation.
-
-    `filename` is what diagnostics and line information call the source; where it has a folder, files in that can be
-    included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
-    'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for them. `std` is the
-    language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20.
+def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, **how: Any) -> Compiled:
+    """Compile to PTX with line information, as `Job.of` is told.
 
     Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
     lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    job = _job(source, filename, arch, defines, include_dirs, names, std, debug=debug)
-    return _compile(job, _chosen(backend))
+    return _compile(_job(source, filename, **how), _chosen(backend))
 
 
 def compile_cubin(
-    source: str,
-    filename: str,
-    *,
-    arch: str = "sm_90",
-    defines: Mapping[str, str] | None = None,
-    include_dirs: Sequence[str] = (),
-    names: Sequence[str] = (),
-    std: str = "",
-    backend: Backend | None = None,
-    build: nvcc.Build | None = None,
+    source: str, filename: str, *, backend: Backend | None = None, build: nvcc.Build | None = None, **how: Any
 ) -> Compiled:
     """Compile to machine code, with PTX and ptxas' report of what each entry needs; arguments and errors as above.
 
@@ -89,17 +64,15 @@ def compile_cubin(
     `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
     has neither PTX nor ptxas' report.
     """
-    job = _job(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
+    job = _job(source, filename, machine_code=True, **how)
     if build is None:
         return _compile(job, _chosen(backend))
-    if (backend or gpu_backend()) == "nvcc":
-        return _attempt([nvcc.Nvcc(build)], job)
-    return _compile(job, "nvrtc")
+    return _attempt([nvcc.Nvcc(build)], job) if (backend or gpu_backend()) == "nvcc" else _compile(job, "nvrtc")
 
 
-def _job(*what: Any, **how: Any) -> Job:
-    """Return the job for the architecture that its texts ask for (`toolchain.architecture`)."""
-    job = Job.of(*what, **how)
+def _job(source: str, filename: str, **how: Any) -> Job:
+    """Return the job for the architecture that its texts ask for (`compile.architecture`)."""
+    job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
 
@@ -139,14 +112,15 @@ def _compile(job: Job, backend: Backend | None) -> Compiled:
         return _attempt([nvcc.Nvcc()], job)
     _check_architecture(job, library, backend)
     name = cache.key(job, library)
-    compiled = cache.load(name)
+    kept = cache.read("compiled", name)
+    compiled = cache.unpacked(Compiled, kept) if kept is not None else None
     if compiled is None:
         compilers: list[Compiler] = [nvrtc.Nvrtc(library)]
         if backend is None and toolkit.nvcc() is not None:
             compilers.append(nvcc.Nvcc())
         compiled = _attempt(compilers, job)
         if compiled.backend == "nvrtc":
-            cache.store(name, compiled)
+            cache.write("compiled", name, cache.packed(compiled))
     return compiled
 
 

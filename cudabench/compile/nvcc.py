@@ -80,7 +80,7 @@ def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc as one of the compilers (`record.Compiler`); `build` runs it where the caller has a way of its own."""
+    """nvcc, as `nvrtc.Nvrtc`; `build` runs it where the caller has a way of its own."""
 
     build: Build | None = None
     backend: Backend = "nvcc"
@@ -200,9 +200,9 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
 
 def refusal(log: str, status: int, filename: str) -> Exception:
     """Return the error of an nvcc that ended with a status other than 0: CompilerStopped or Refused."""
-    if limits.speaks_of_memory(log):
+    if re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log):
         return limits.too_much(filename, "nvcc")
-    if limits.speaks_of_a_crash(log):
+    if re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log):
         return Refused(f"nvcc fatal : {limits.crashed('nvcc', status)}")
     return Refused(log)
 

@@ -232,7 +232,7 @@ def _process() -> _Process:
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """NVRTC as one of the compilers (`record.Compiler`)."""
+    """NVRTC as one of the compilers."""
 
     library: Library
     backend: Backend = "nvrtc"
@@ -243,7 +243,14 @@ class Nvrtc:
     def compile(
         self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
     ) -> Compiled:
-        """Compile; again with CUDA's own headers where one is missed, and then with its standard library if allowed."""
+        """Compile `source` in the place of the job's own text: again with CUDA's own headers where one is missed, and
+        then with its standard library.
+
+        `headers` are texts by the name that an #include gives them; they win over files. `bare` says that the host's
+        part is left out, so that what stands without `__device__` is meant for the device; `standard` that CUDA's own
+        standard library, which is slow to compile, may stand for the host's. Raises Refused, and UsageError for a name
+        that no kernel has.
+        """
         forward = standard and bare and job in self.missed_standard
         folder = self.library.headers if forward or job in self.missed else None
         forward = forward and folder is not None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 from cudabench.compile import stand_ins
 from cudabench.errors import UsageError
@@ -87,15 +87,23 @@ class Job:
         cls,
         source: str,
         filename: str,
-        arch: str,
-        defines: Mapping[str, str] | None,
-        include_dirs: Sequence[str],
-        names: Sequence[str],
+        *,
+        arch: str = "sm_90",
+        defines: Mapping[str, str] | None = None,
+        include_dirs: Sequence[str] = (),
+        names: Sequence[str] = (),
         std: str = "",
         machine_code: bool = False,
         debug: bool = False,
     ) -> Job:
-        """Check the arguments of `compiler.compile_ptx`. Raises UsageError for a bad architecture, macro, language."""
+        """Return what is to be compiled. Raises UsageError for a bad architecture, macro or language.
+
+        `filename` is what diagnostics and line information call the source; where it has a folder, files in that can
+        be included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f',
+        'ns::f', 'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for
+        them. `std` is the language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20. `debug`:
+        without optimisation.
+        """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
             raise UsageError(f"'{arch}' is no GPU architecture: write 'sm_' and the compute capability, such as sm_90.")
@@ -155,22 +163,3 @@ class Refused(Exception):
         self.of_host = False
         self.by_assembler = False
         self.places: Callable[[], Mapping[int, tuple[str, int]]] = dict
-
-
-class Compiler(Protocol):
-    """One compiler, as the rule of `compiler` uses it."""
-
-    @property
-    def backend(self) -> Backend:
-        """Which one it is."""
-
-    def compile(
-        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
-    ) -> Compiled:
-        """Compile `source` in the place of the job's own text.
-
-        `headers` are texts by the name that an #include gives them; they win over files. `bare` says that the host's
-        part is left out, so that what stands without `__device__` is meant for the device; `standard` that CUDA's own
-        standard library, which is slow to compile, may stand for the host's. Raises Refused, and UsageError for a name
-        that no kernel has.
-        """
