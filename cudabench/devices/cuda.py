@@ -51,7 +51,7 @@ class Module:
     def __init__(self, module: Any, compiled: Compiled, text: str) -> None:
         self.compiled = compiled
         self.variables: Sequence[protocol.Variable] = _variables(module, compiled.cubin, text)
-        self.ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        self.ptx = _ptx(compiled)
         self._module = module
         self._functions: dict[str, Any] = {}
 
@@ -98,9 +98,11 @@ class Module:
 
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
-        function = self.function(name)
-        with translated(f"asking what kernel '{name}' needs"):
-            return int(function.max_threads_per_block)
+        return int(self.resources(name).max_threads or 0)
+
+
+def _ptx(compiled: Compiled) -> str:
+    return compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
 
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
@@ -128,11 +130,6 @@ class Queued:
         """Queue."""
         with translated(self.doing):
             self.queue()
-
-
-def _surfaces(works: Sequence[Work]) -> list[SurfaceObject]:
-    """Return the surfaces of works, each once."""
-    return list(dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces))
 
 
 @contextmanager
@@ -249,7 +246,7 @@ class CudaDevice:
             std=source.std,
             build=build,
         )
-        ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        ptx = _ptx(compiled)
         if (clusters or modules.wants_the_driver(ptx)) and compiled.cubin:
             module = modules.Module(self._cuda, compiled.cubin, ptx)
         else:
@@ -379,12 +376,9 @@ class CudaDevice:
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
         """Return a function that queues the filling of memory with a byte."""
-
-        def work() -> None:
-            if nbytes:
-                self._driver.memset_d8_async(pointer, byte, nbytes, self._stream)
-
-        return Queued(work, "filling memory")
+        return Queued(
+            lambda: nbytes and self._driver.memset_d8_async(pointer, byte, nbytes, self._stream), "filling memory"
+        )
 
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest of memory, by a kernel behind all that is queued."""
@@ -420,12 +414,11 @@ class CudaDevice:
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
-        blocks = max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS)))
-
-        def work() -> None:
-            self._demote.prepared_async_call((blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes)
-
-        return Queued(work, "setting the L2 cache back")
+        blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
+        return Queued(
+            lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
+            "setting the L2 cache back",
+        )
 
     # Launch and time --------------------------------------------------------------------------------------------
 
@@ -546,22 +539,26 @@ class CudaDevice:
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return a function that queues a device-to-device copy."""
+        return Queued(
+            lambda: self._driver.memcpy_dtod_async(target, source, nbytes, self._stream), "copying on the GPU"
+        )
 
-        def work() -> None:
-            self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
-
-        return Queued(work, "copying on the GPU")
+    @contextmanager
+    def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
+        """Queue the copies to the surfaces of works, each once, before what is queued within, and back behind it."""
+        surfaces = dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces)
+        for surface in surfaces:
+            surface.fill(self._stream.handle)
+        yield
+        for surface in surfaces:
+            surface.empty(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
         with translated(doing):
-            surfaces = _surfaces([work])
-            for surface in surfaces:
-                surface.fill(self._stream.handle)
-            work()
-            self._stream.synchronize()
-            for surface in surfaces:
-                surface.empty(self._stream.handle)
+            with self._on_surfaces([work]):
+                work()
+                self._stream.synchronize()
             self._stream.synchronize()
 
     def alive(self) -> bool:
@@ -585,28 +582,24 @@ class CudaDevice:
         with translated("timing the kernel"):
             for work in before:
                 work()
-            surfaces = _surfaces(works)
-            for surface in surfaces:
-                surface.fill(self._stream.handle)
-            self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
-            if cache == "cold" and self._flush_bytes:
-                if self._flush is None:
-                    self._flush = self._driver.mem_alloc(self._flush_bytes)
-                self._cuda.cuCtxResetPersistingL2Cache()
-                self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
-            if blocked:
-                self._flag[:] = 0
-                self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
-            try:
-                self._start.record(self._stream)
-                for work in works:
-                    work()
-                self._stop.record(self._stream)
-            finally:
-                self._flag[0] = 1
-            self._stop.synchronize()
-            for surface in surfaces:
-                surface.empty(self._stream.handle)
+            with self._on_surfaces(works):
+                self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
+                if cache == "cold" and self._flush_bytes:
+                    if self._flush is None:
+                        self._flush = self._driver.mem_alloc(self._flush_bytes)
+                    self._cuda.cuCtxResetPersistingL2Cache()
+                    self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
+                if blocked:
+                    self._flag[:] = 0
+                    self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
+                try:
+                    self._start.record(self._stream)
+                    for work in works:
+                        work()
+                    self._stop.record(self._stream)
+                finally:
+                    self._flag[0] = 1
+                self._stop.synchronize()
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cudabench.compile.record import Resources
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ clock from one that is slow at the same clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -94,119 +95,92 @@ class Report:
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
-        found = {}
-        unread = {each.file: each.reason for each in last.damaged}
+        unread = {each.file: f"its shard cannot be read: {each.reason}" for each in last.damaged}
+        found: dict[str, Card] = {}
         for folder in earlier:
-            for card in folder.cards.values():
-                if card.id not in last.cards and (card.status != "missing" or card.id.startswith(("GPU-", "MIG-"))):
-                    why = unread.get(place.file_name(card.id))
-                    reason = (
-                        f"its shard cannot be read: {why}" if why else f"it is in {folder.path} and not in {last.path}"
-                    )
-                    found[card.id] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
+            for name, card in folder.cards.items():
+                if name not in last.cards and (card.status != "missing" or name.startswith(("GPU-", "MIG-"))):
+                    reason = unread.get(place.file_name(name), f"it is in {folder.path} and not in {last.path}")
+                    found[name] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
             if name not in last.cards and name not in found:
-                why = unread.get(place.file_name(name))
-                reason = f"its shard cannot be read: {why}" if why else "it is expected and has no shard"
+                reason = unread.get(place.file_name(name), "it is expected and has no shard")
                 found[name] = Card(name, "missing", reason)
         return found
 
-    def _measurements(self, folder: int, rule: Rule) -> list[Measurement]:
-        sums = self.sums.groups(folder, rule)
-        found = []
-        for at in range(len(sums.label)):
-            label = self._label(sums.label[at])
-            mad, cards = float(sums.mad[at]), int(sums.cards[at])
-            found.append(
-                Measurement(
-                    model=str(self.models.names[sums.model[at]]),
-                    operation=label.operation,
-                    kernel=label.kernel,
-                    problem=label.problem,
-                    unit=label.unit,
-                    less_is_better=label.less_is_better,
-                    cards=cards,
-                    median=_value(label, float(sums.median[at])),
-                    mad=mad,
-                    limit=float(limit(mad, rule)) if cards >= FEWEST else None,
-                    slow=int(sums.slow[at]),
-                    worst=float(sums.worst[at]),
-                    worst_card=str(self.ids.names[sums.worst_card[at]]),
-                )
+    def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
+        for row in self.sums.groups(folder, rule):
+            label, mad, cards = self._label(row.label), float(row.mad), int(row.cards)
+            yield Measurement(
+                model=str(self.models.names[row.model]),
+                operation=label.operation,
+                kernel=label.kernel,
+                problem=label.problem,
+                unit=label.unit,
+                less_is_better=label.less_is_better,
+                cards=cards,
+                median=_value(label, float(row.median)),
+                mad=mad,
+                limit=float(limit(mad, rule)) if cards >= FEWEST else None,
+                slow=int(row.slow),
+                worst=float(row.worst),
+                worst_card=str(self.ids.names[row.worst_card]),
             )
-        return found
 
     def _slow(self, rule: Rule, cards: dict[str, Card]) -> list[SlowCard]:
         last = len(self.folders) - 1
-        sums, typical = self.sums.beyond(last, rule), self.sums.typical(last)
-        if not len(sums.card):
-            return []
+        labels_of = {int(row.card): int(row.labels) for row in self.sums.typical(last)}
         usual = usual_clocks(cards.values())
-        labels_of = dict(zip(typical.card.tolist(), typical.labels.tolist(), strict=True))
-        starts = np.flatnonzero(np.append(True, np.diff(sums.card) != 0))
         found = []
-        for start, end in zip(starts, [*starts[1:], len(sums.card)], strict=True):
-            card = cards[str(self.ids.names[sums.card[start]])]
-            clock = clock_ratio(card, usual)
+        for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
+            card = cards[str(self.ids.names[number])]
+            clock, load = clock_ratio(card, usual), card.load
             rows = []
-            for at in range(start, end):
-                label, ratio, mad = self._label(sums.label[at]), float(sums.ratio[at]), float(sums.mad[at])
+            for row in group:
+                label, ratio, mad = self._label(row.label), float(row.ratio), float(row.mad)
                 rows.append(
                     Slow(
-                        label.operation, label.kernel, label.problem, _value(label, float(sums.cost[at])), ratio,
+                        label.operation, label.kernel, label.problem, _value(label, float(row.cost)), ratio,
                         (ratio - 1) / (MAD_TO_SIGMA * mad) if mad else None, None if clock is None else ratio / clock,
                     )
                 )  # fmt: skip
-            load = card.load
             found.append(
                 SlowCard(
                     card.id, cause(rows, clock, rule), load.sm_mhz if load else None,
                     usual.get(card.model or "", (None, None))[0], load.throttle if load else (), tuple(rows),
-                    labels_of[int(sums.card[start])],
+                    labels_of[number],
                 )
             )  # fmt: skip
         return sorted(found, key=lambda each: -each.kernels[0].ratio)
 
-    def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> list[Group]:
-        typical = self.sums.typical(folder)
-        ratios = dict(zip(typical.card.tolist(), typical.ratio.tolist(), strict=True))
+    def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
+        ratios = {str(self.ids.names[row.card]): float(row.ratio) for row in self.sums.typical(folder)}
         kinds: tuple[Literal["model", "rack", "host"], ...] = ("model", "rack", "host")
-        found = []
         for kind in kinds:
             members: dict[str, list[Card]] = {}
             for card in cards.values():
-                name = getattr(card, kind)
-                if name is not None:
+                if (name := getattr(card, kind)) is not None:
                     members.setdefault(name, []).append(card)
             for name, group in sorted(members.items()):
-                known = [r for card in group if (r := ratios.get(self.ids.numbers.get(card.id, -1))) is not None]
-                found.append(
-                    Group(
-                        kind, name, sum(card.status == "ok" for card in group), sum(card.id in slow for card in group),
-                        sum(card.status != "ok" for card in group), median(known) if known else None,
-                    )
-                )  # fmt: skip
-        return found
+                known = [ratios[card.id] for card in group if card.id in ratios]
+                right = sum(card.status == "ok" for card in group)
+                slow_ones = sum(card.id in slow for card in group)
+                yield Group(kind, name, right, slow_ones, len(group) - right, median(known) if known else None)
 
     def _slowing(self, last: int, rule: Rule) -> list[Slowing]:
-        sums = self.sums.changes(last, rule)
-        worst: dict[int, tuple[int, float]] = {}
-        for card, label, change in zip(sums.card.tolist(), sums.label.tolist(), sums.change.tolist(), strict=True):
-            if card not in worst or change > worst[card][1]:
-                worst[card] = (label, change)
-        if not worst:
-            return []
-        past = []
-        for folder in range(last + 1):
-            dots = self.sums.dots(folder, worst)
-            rows = zip(dots.card.tolist(), dots.label.tolist(), dots.ratio.tolist(), strict=True)
-            past.append({(card, label): ratio for card, label, ratio in rows})
+        worst: dict[int, Table] = {}
+        for row in self.sums.changes(last, rule):
+            if row.card not in worst or row.change > worst[row.card].change:
+                worst[int(row.card)] = row
+        past = [
+            {(row.card, row.label): float(row.ratio) for row in self.sums.dots(folder, worst)}
+            for folder in range(last + 1 if worst else 0)
+        ]
         found = []
-        for card, (number, change) in worst.items():
-            label = self._label(number)
-            ratios = tuple(ratio.get((card, number)) for ratio in past)
+        for card, row in worst.items():
+            label, ratios = self._label(row.label), tuple(ratio.get((card, row.label)) for ratio in past)
             name = str(self.ids.names[card])
-            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, change))
+            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
         return sorted(found, key=lambda each: -each.change)
 
 
