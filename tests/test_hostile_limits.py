@@ -476,8 +476,7 @@ def test_processes_of_other_numbers_are_not_named() -> None:
     another process here, it is counted."""
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
-        device = types.SimpleNamespace(_board=nvml.Board(Nvml(*pids), object()))
-        found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
+        found.append(nvml.Board(Nvml(*pids), object()).other_processes())
     name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
     assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]
     assert found[3:] == [[f"another process, one of 9999991, {os.getppid()} outside this container"], []]

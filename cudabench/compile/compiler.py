@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cudabench.compile import (
@@ -354,7 +354,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     stubs = {name: (stand_ins.text(name) or prelude.library_header(name, words)) + spaces for name in missing}
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
-    emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
+    emptied = tuple(name for name in missing if PurePosixPath(name).name not in stand_ins.VECTORS)
     hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
     return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 

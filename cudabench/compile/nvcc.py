@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from cudabench.compile import cubin as cubins
 from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, toolkit
 from cudabench.compile.record import Backend, Compiled, Job, Refused
 from cudabench.errors import DeviceUnusable, UsageError
@@ -117,7 +118,7 @@ def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str]
 
 
 def _machine_code(job: Job, cubin: bytes) -> Compiled:
-    lowered = _lowered(job, names.entries_of_cubin(cubin))
+    lowered = _lowered(job, cubins.entries(cubin))
     return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
 
 
@@ -134,7 +135,7 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
 
         log = _with_heap(job, source, run)
         ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
-        lowered = _lowered(job, names.entries_of_ptx(ptx))
+        lowered = _lowered(job, names.ENTRY.findall(ptx))
         ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
         cubin, resources = None, {}
         if job.machine_code:

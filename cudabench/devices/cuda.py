@@ -41,7 +41,6 @@ PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # More launches than this become a CUDA graph, which is queued as one.
 MAX_QUEUED_LAUNCHES = 500
 
-CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)
 
 
@@ -326,17 +325,8 @@ class CudaDevice:
         return None if found is None else int(found)
 
     def other_processes(self) -> list[str]:
-        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none where NVML is not
-        installed or does not know."""
-        found = None if self._board is None else self._board.ask("nvmlDeviceGetComputeRunningProcesses")
-        if found is None:
-            return []
-        running = [int(one.pid) for one in found]
-        if os.getpid() in running:
-            return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
-        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
-        # number here is another.
-        return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
+        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none without NVML."""
+        return self._board.other_processes() if self._board else []
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -468,7 +458,11 @@ class CudaDevice:
 
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
-        bound = Queued(self._graph(queue), doing) if graph else Queued(queue, doing, len(calls))
+        bound = (
+            Queued(modules.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            if graph
+            else Queued(queue, doing, len(calls))
+        )
         if not objects:
             return bound
         unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
@@ -502,33 +496,6 @@ class CudaDevice:
         # A call that waits for the device would wait for ever behind a blocked stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
-
-    def _graph(self, queue: Work) -> Work:
-        """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
-
-        PyCUDA has no graphs, so the driver is asked itself. The graph lives as long as the context.
-        """
-        graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
-
-        def stream() -> ctypes.c_void_p:
-            return ctypes.c_void_p(self._stream.handle)
-
-        def call(name: str, *arguments: Any) -> None:
-            status = getattr(self._cuda, name)(*arguments)
-            if status:
-                raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
-
-        call("cuStreamBeginCapture_v2", stream(), ctypes.c_int(CAPTURE_THREAD_LOCAL))
-        try:
-            queue()
-        except BaseException:
-            self._cuda.cuStreamEndCapture(stream(), ctypes.byref(graph))  # whose own error would hide this one
-            raise
-        call("cuStreamEndCapture", stream(), ctypes.byref(graph))
-        call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
-        call("cuGraphDestroy", graph)
-        call("cuGraphUpload", ready, stream())
-        return lambda: call("cuGraphLaunch", ready, stream())
 
     @translated("making a stream")
     def use_stream(self, number: int) -> None:
@@ -611,10 +578,3 @@ def _primary_context(device: Any, index: int, flags: int) -> Any:
     context = device.retain_primary_context()
     context.push()
     return context
-
-
-def _process_name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "another user's or container's"

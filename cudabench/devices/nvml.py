@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -65,6 +67,15 @@ class Board:
         """Return the state and how busy the card is, for `load`."""
         return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
 
+    def other_processes(self) -> list[str]:
+        """Return the other processes that compute on the card, as 'python3 (process 4711)'."""
+        running = [int(one.pid) for one in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
+        if os.getpid() in running:
+            return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
+        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
+        # number here is another.
+        return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
+
     def health(self) -> Health:
         """Return the card's counts of its faults and the state of its links."""
         rows = self.ask("nvmlDeviceGetRemappedRows") or (None,) * 4
@@ -89,6 +100,13 @@ class Board:
             power_limit_w=self.thousandth("nvmlDeviceGetEnforcedPowerLimit"),
             max_sm_mhz=self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
         )
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "another user's or container's"
 
 
 def _management() -> Any:
