@@ -115,16 +115,13 @@ def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> li
         cards.append(_card(plan, uuid, "missing", reason=reason))
     numbers = [word for word in place.granted() if word.isdecimal()]
     if not targets and not missing:
-        cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=_none_visible()))
+        problem = probe.driver().problem
+        reason = f"no card is visible{f': {problem}' if problem else ''}"
+        cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=reason))
     elif len(numbers) > len(targets) > 0 and targets[0].info and ":" not in (plan.device or ""):
         reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, and CUDA sees {len(targets)}"
         cards.append(_card(plan, f"{plan.host}-missing", "missing", reason=reason))
     return cards
-
-
-def _none_visible() -> str:
-    problem = probe.driver().problem
-    return f"no card is visible: {problem}" if problem else "no card is visible"
 
 
 def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:

@@ -66,16 +66,16 @@ class ResultsFile:
     def measured(self, name: str) -> ResultsFile:
         """Return this file, called `name`, as one that has results to compare or to show. Raises CudabenchError for
         the record of another command, which has none, with what can be done with it."""
-        if self.ab and not self.results:
-            raise CudabenchError(
-                f"{name} is of 'cudabench ab' and holds its verdict on two kernels, not results to compare: 'cudabench "
-                f"export {name} --to markdown' shows it; 'cudabench run --json' writes results."
-            )
-        if self.diff and not self.results:
-            raise CudabenchError(
-                f"{name} is of 'cudabench diff' and holds machine code, not results: 'cudabench diff --to markdown' "
-                "shows it; 'cudabench run --json' writes results."
-            )
+        kinds = (
+            ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
+            ("diff", "machine code, not results", "diff"),
+        )
+        for command, what, shown_by in kinds:
+            if getattr(self, command) and not self.results:
+                raise CudabenchError(
+                    f"{name} is of 'cudabench {command}' and holds {what}: 'cudabench {shown_by} --to "
+                    "markdown' shows it; 'cudabench run --json' writes results."
+                )
         return self
 
     @property
