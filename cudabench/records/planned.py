@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from cudabench.records.launch import Dim, Launch, Size, Source, Unit
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from cudabench.plan.constants import Constants
 
     Arrays = dict[str, np.ndarray]
 
@@ -105,6 +103,19 @@ class Geometry:
     def threads(self) -> int:
         """Return the threads of a block."""
         return math.prod(self.block)
+
+
+class Constants(Protocol):
+    """The numbers that a chapter's `#define`s and the command line's give; `itemsize` is that of T."""
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Return the value of a macro with parameters."""
 
 
 # Returns what is wrong with a value of a constant, as the end of 'STAGES = 1 is refused: ', or None.
