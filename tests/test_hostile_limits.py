@@ -231,8 +231,8 @@ def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> N
     """A text that is refused in every language, as it is and in part, and each time late, is not tried on and on."""
     now, attempts = [0.0], []
 
-    def refuses(self: Any, job: Any, source: str, *_: Any, **__: Any) -> Any:
-        attempts.append(source)
+    def refuses(self: Any, job: Any, text: Any, *_: Any, **__: Any) -> Any:
+        attempts.append(text)
         now[0] += 0.4 * limits.compile_seconds()
         raise Refused("k.cu(2): error: a lambda is not allowed here\n\n1 error detected.")
 

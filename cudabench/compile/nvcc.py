@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from cudabench.compile import cubin as cubins
 from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, toolkit
-from cudabench.compile.record import Backend, Compiled, Job, Refused
+from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.system import confined
 
@@ -60,7 +60,7 @@ _Made = TypeVar("_Made")
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 
 
-def text(job: Job, source: str, *, heap: bool = False) -> str:
+def _written(job: Job, source: str, *, heap: bool = False) -> str:
     """Return what nvcc is given: the defines, the heap where kernels call it, the source, a query for each name."""
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
@@ -72,11 +72,11 @@ def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made
     of these names itself does not compile so, and has none."""
     if _HEAP.search(source):
         try:
-            return compiled(text(job, source, heap=True))
+            return compiled(_written(job, source, heap=True))
         except Refused as refused:
             if not re.search(r"cudabench_(?:given|freed)|cuda(?:Malloc|Free)", refused.log):
                 raise
-    return compiled(text(job, source))
+    return compiled(_written(job, source))
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,22 @@ class Nvcc:
     build: Build | None = None
     backend: Backend = "nvcc"
 
-    def compile(
-        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
-    ) -> Compiled:
+    def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
         """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
-        options = [*job.language, *(["--expt-relaxed-constexpr"] if bare else [])]
-        with _folder_of(headers) as folder:
-            libraries = map(str, toolkit.of_device_libraries(source, *headers.values()))
+        options = [*job.language, *(["--expt-relaxed-constexpr"] if text.bare else [])]
+        with _folder_of(text.headers) as folder:
+            libraries = map(str, toolkit.of_device_libraries(text.source, *text.headers.values()))
             folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
             try:
                 if self.build is None:
-                    return _ptx(job, source, folders, options)
+                    return _ptx(job, text.source, folders, options)
                 absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
                 build = self.build
-                made = _with_heap(job, source, lambda written: build(written, absolute, options, arch))
+                made = _with_heap(job, text.source, lambda written: build(written, absolute, options, arch))
                 return _machine_code(job, made)
             except Refused as refused:
                 _judge(refused.log, job)
-                log = _with_users_headers(refused.log, folder, headers, job)
+                log = _with_users_headers(refused.log, folder, text.headers, job)
                 raise Refused(outside.without_foreign_text(log, job)) from None
 
 

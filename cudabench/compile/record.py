@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cudabench.compile import stand_ins
 from cudabench.errors import UsageError
+
+if TYPE_CHECKING:
+    from cudabench.source.device_part import Host
 
 Backend = Literal["nvrtc", "nvcc"]
 LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
@@ -146,6 +149,21 @@ class Job:
         return (stand_ins.read("removed.h") if self.older else "") + "".join(
             f"#define {name} {value or '1'}\n" for name, value in self.defines
         )
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
+
+    `headers` are by the name that an #include gives them; they win over files. hosts: functions for the host that are
+    declared only. bare: no host code is left, so that what stands without `__device__` is meant for the device.
+    """
+
+    source: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bare: bool = False
+    emptied: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
 
 
 class Refused(Exception):
