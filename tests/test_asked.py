@@ -37,7 +37,7 @@ needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs
 
 def job(source: str, *names: str) -> Job:
     """Return a job for kernels of a text."""
-    return Job.of(source, "asked.cu", "sm_90", {}, [], names)
+    return Job.of(source, "asked.cu", names=names)
 
 
 def test_other_kernels_are_declared() -> None:

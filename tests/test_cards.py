@@ -12,10 +12,11 @@ import pytest
 from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cards.datasheets import SHEETS
+from cudabench.cards.load import load_named
 from cudabench.cli import pricing
 from cudabench.compile import compiler
 from cudabench.errors import UsageError
-from cudabench.records.file import load_named, under_another_roof
+from cudabench.records.file import under_another_roof
 from tests.ladders import needs_compiler
 
 Runner = Callable[..., Any]

@@ -17,14 +17,15 @@ import pytest
 from cudabench import cards
 from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
-from cudabench.ceilings import board, chapter, code, gpu, run, theory
+from cudabench.cards.load import load_named
+from cudabench.ceilings import chapter, code, gpu, run, theory
 from cudabench.ceilings.chapter import Extent
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
-from cudabench.devices import probe
+from cudabench.devices import nvml, probe
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.occupancy import capability
-from cudabench.records.file import ResultsFile, load, load_named, parse
+from cudabench.records.file import ResultsFile, load, parse
 from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.system import outputs
@@ -300,7 +301,7 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     device.seconds = 0.05
     # Asked whether there is energy; idle before and after; running before and after.
     joules = iter([0.0, 0.0, 0.01, 1000.0, 9000.0] * 2)
-    monkeypatch.setattr(board, "energy_j", lambda handle: next(joules))
+    monkeypatch.setattr(nvml, "energy_j", lambda handle: next(joules))
     one, other = measured(device, "energy-per-byte", "energy-per-flop", idle_s=0.1, energy_s=0.001)
     assert one.status == other.status == "ok", one.reason
     # 8000 J in launches that each read and write 64 KiB, but for a tenth of a watt and less: one, or two quick ones.

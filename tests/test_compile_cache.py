@@ -181,7 +181,7 @@ def test_the_oldest_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
             os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**9))
     ages = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     size = sum(path.stat().st_size for path in ages)
-    assert cache.load(ages[0].stem) is not None
+    assert cache.read("compiled", ages[0].stem) is not None
     monkeypatch.setattr(cache, "MOST_BYTES", size)
     compile_ptx(TEXT + "// one more\n", "u.cu", defines={"T": "float"})
     left = set(folder.iterdir())

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from cudabench.devices import cuda_arrays
-from cudabench.devices.textures import objects_of
+from cudabench.devices import driver_objects
+from cudabench.devices.driver_objects import objects_of
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.records.launch import Surface, Texture
 
@@ -53,8 +53,8 @@ class Driver:
         return lambda handle: self.freed.append(name) or 0
 
 
-DEVICE, ARRAY = cuda_arrays.MEMORY_DEVICE, cuda_arrays.MEMORY_ARRAY
-STORED, LAYERED, GATHERED = cuda_arrays.SURFACE_LDST, cuda_arrays.LAYERED, cuda_arrays.GATHER
+DEVICE, ARRAY = driver_objects.MEMORY_DEVICE, driver_objects.MEMORY_ARRAY
+STORED, LAYERED, GATHERED = driver_objects.SURFACE_LDST, driver_objects.LAYERED, driver_objects.GATHER
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_an_array_of_a_surface(surface: Surface, array: tuple[int, ...], copied:
     driver: Any = Driver()
     objects = objects_of(driver, [surface], {"s": 4096}, {})
     assert driver.made == [("array", *array), ("surface", 101)]
-    assert objects.handle(surface) == 102
-    objects.surfaces[surface].fill(0)
-    objects.surfaces[surface].empty(0)
+    assert objects[surface].handle == 102
+    objects[surface].fill(0)
+    objects[surface].empty(0)
     rest = (*copied, *copied[:2])
     assert driver.made[2:] == [("copy", DEVICE, 4096, ARRAY, 101, *rest), ("copy", ARRAY, 101, DEVICE, 4096, *rest)]
 
@@ -84,13 +84,13 @@ def test_who_shares_an_array() -> None:
     texture has an array of its own. All is freed with the objects."""
     driver: Any = Driver()
     surface, own = Surface("s", "float32", (4, 4)), Texture("t", "float32", (4, 4))
-    arrays: dict[Surface, cuda_arrays.CudaArray] = {}
+    arrays: dict[Surface, driver_objects.CudaArray] = {}
     first = objects_of(driver, [surface, Texture("s", "float32", (4, 4)), own], {"s": 1, "t": 2}, arrays)
     assert [one for one in driver.made if one[0] != "array"] == [("surface", 101), ("texture", 101), ("texture", 104)]
     second = objects_of(driver, [surface], {"s": 3}, arrays)
     assert driver.made[-1] == ("surface", 101)
-    assert first.surfaces[surface] != second.surfaces[surface]
-    assert first.surfaces[surface] == objects_of(driver, [surface], {"s": 1}, arrays).surfaces[surface]
+    assert first[surface] != second[surface]
+    assert first[surface] == objects_of(driver, [surface], {"s": 1}, arrays)[surface]
     arrays.clear()
     del first
     assert sorted(driver.freed) == ["cuArrayDestroy", *["cuSurfObjectDestroy"] * 2, *["cuTexObjectDestroy"] * 2]

@@ -10,29 +10,32 @@ import pytest
 
 from cudabench.compile import toolkit
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
-from cudabench.devices import cuda_arrays, textures
+from cudabench.devices import driver_objects as made
 from cudabench.devices.modules import synchronises_grid
 
 FIELDS = {
-    "CUDA_ARRAY3D_DESCRIPTOR": (cuda_arrays.ArrayDescriptor, {"depth": "Depth", "format": "Format", "flags": "Flags"}),
+    "CUDA_ARRAY3D_DESCRIPTOR": (
+        made.ArrayDescriptor,
+        {"depth": "Depth", "format": "Format", "flags": "Flags"},
+    ),
     "CUDA_MEMCPY3D": (
-        cuda_arrays.Copy,
+        made.Copy,
         {"src_device": "srcDevice", "src_pitch": "srcPitch", "dst_array": "dstArray", "width_bytes": "WidthInBytes"},
     ),
-    "CUDA_RESOURCE_DESC": (textures.ResourceDescriptor, {"of": "res", "flags": "flags"}),
+    "CUDA_RESOURCE_DESC": (made.ResourceDescriptor, {"of": "res", "flags": "flags"}),
     "CUDA_TEXTURE_DESC": (
-        textures.TextureDescriptor,
+        made.TextureDescriptor,
         {"filter": "filterMode", "flags": "flags", "border": "borderColor"},
     ),
 }
 VALUES = {
-    "CU_AD_FORMAT_HALF": cuda_arrays.FORMATS["float16"], "CU_AD_FORMAT_FLOAT": cuda_arrays.FORMATS["float32"],
-    "CU_AD_FORMAT_SIGNED_INT16": cuda_arrays.FORMATS["int16"], "CU_TR_ADDRESS_MODE_BORDER": 3,
-    "CU_TR_FILTER_MODE_LINEAR": textures.FILTERS["linear"], "CU_RESOURCE_TYPE_LINEAR": textures.RESOURCE_LINEAR,
-    "CU_MEMORYTYPE_ARRAY": cuda_arrays.MEMORY_ARRAY, "CU_TRSF_READ_AS_INTEGER": textures.READ_AS_INTEGER,
-    "CU_TRSF_NORMALIZED_COORDINATES": textures.NORMALIZED_COORDINATES, "CUDA_ARRAY3D_LAYERED": cuda_arrays.LAYERED,
-    "CUDA_ARRAY3D_TEXTURE_GATHER": cuda_arrays.GATHER, "CUDA_ARRAY3D_SURFACE_LDST": cuda_arrays.SURFACE_LDST,
-    "CUDA_ERROR_OUT_OF_MEMORY": cuda_arrays.NO_MEMORY,
+    "CU_AD_FORMAT_HALF": made.FORMATS["float16"], "CU_AD_FORMAT_FLOAT": made.FORMATS["float32"],
+    "CU_AD_FORMAT_SIGNED_INT16": made.FORMATS["int16"], "CU_TR_ADDRESS_MODE_BORDER": 3,
+    "CU_TR_FILTER_MODE_LINEAR": made.FILTERS["linear"], "CU_RESOURCE_TYPE_LINEAR": made.RESOURCE_LINEAR,
+    "CU_MEMORYTYPE_ARRAY": made.MEMORY_ARRAY, "CU_TRSF_READ_AS_INTEGER": made.READ_AS_INTEGER,
+    "CU_TRSF_NORMALIZED_COORDINATES": made.NORMALIZED_COORDINATES, "CUDA_ARRAY3D_LAYERED": made.LAYERED,
+    "CUDA_ARRAY3D_TEXTURE_GATHER": made.GATHER, "CUDA_ARRAY3D_SURFACE_LDST": made.SURFACE_LDST,
+    "CUDA_ERROR_OUT_OF_MEMORY": made.NO_MEMORY,
 }  # fmt: skip
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +24,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cudabench.devices import probe
-from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
+from cudabench.devices import nvml, probe
+from cudabench.fleet import findings, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
 from cudabench.records import file as results
 from cudabench.records.fleet import Card, Fleet, Load, Rule
@@ -41,13 +40,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VECADD = ("vecadd", "-k", "naive", "--size", 64, "--no-cpu")
 
 
-def report(*folders: Path, in_memory: int = findings.IN_MEMORY, rule: Rule = findings.RULE, **more: Any) -> Fleet:
+def report(*folders: Path, rule: Rule = findings.RULE, **more: Any) -> Fleet:
     """Return the findings of folders."""
-    made = findings.load(folders, in_memory)
-    try:
-        return made.findings(rule, **more)
-    finally:
-        made.sums.close()
+    return findings.load(folders).findings(rule, **more)
 
 
 def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str, Any]]:
@@ -60,65 +55,74 @@ def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str,
 # Who is slow ---------------------------------------------------------------------------------------------------------
 
 
-def columns(rows: Iterable[tuple[int, int, int, int, float]]) -> sums.Rows:
-    """Return rows as columns."""
-    parts = [*zip(*rows, strict=True)] or [()] * 5
-    return sums.Rows(*(np.array(part, np.int64) for part in parts[:4]), np.array(parts[4], np.float64))
+def add(taking: sums.Sums, folder: int, rows: Iterable[tuple[int, int, int, float]]) -> None:
+    """Add rows (card, model, label, cost) of a folder."""
+    parts = [*zip(*rows, strict=True)] or [()] * 4
+    taking.add(folder, *(np.array(part, np.int64) for part in parts[:3]), np.array(parts[3], np.float64))
 
 
-@pytest.mark.parametrize("engine", [sums.InMemory, sums.OnDisk])
-def test_ten_thousand_cards(engine: Callable[[], sums.Sums]) -> None:
+def test_ten_thousand_cards() -> None:
     """Of 10,000 cards with 0.5% noise in three kernels, every card that is 5% or 30% slow is found, and fewer than one
     in a thousand of the others is called slow."""
-    if engine is sums.OnDisk:
-        pytest.importorskip("duckdb")
     chance = np.random.default_rng(7)
     planted = {number: 1.05 if number % 200 else 1.3 for number in range(0, 10_000, 100)}
-    taking = engine()
+    taking = sums.Sums()
     for model in (0, 1):
         numbers = [*range(model, 10_000, 2)]
         costs = (1 + model) * (1 + 0.005 * chance.standard_normal((len(numbers), 3)))
-        taking.add(
-            columns(
-                (0, number, model, label, float(cost) * planted.get(number, 1.0))
-                for number, row in zip(numbers, costs, strict=True)
-                for label, cost in enumerate(row)
-            )
+        rows = (
+            (number, model, label, float(cost) * planted.get(number, 1.0))
+            for number, row in zip(numbers, costs, strict=True)
+            for label, cost in enumerate(row)
         )
+        add(taking, 0, rows)
     slow = {int(card) for card in taking.beyond(0, findings.RULE).card}
-    taking.close()
     assert planted.keys() <= slow
     assert len(slow - planted.keys()) < 10
 
 
-def test_both_engines_say_the_same() -> None:
-    """NumPy and DuckDB give the same sums, to the last bit, also of groups of one and of none."""
-    pytest.importorskip("duckdb")
+def test_sums_are_those_of_lists() -> None:
+    """Groups, cards and changes have the medians of Python's statistics, to the last bit, also of groups of one and of
+    folders without rows."""
     chance = random.Random(3)
-    rows = [
-        (folder, card, card % 3, label, chance.gauss(1, 0.005) * (1.3 if card == 8 else 1.0) * (1 + label))
+    rows = {
+        (folder, card, card % 3, label): chance.gauss(1, 0.005) * (1.3 if card == 8 and folder else 1.0) * (1 + label)
         for folder in range(3)
         for card in range(40)
         for label in range(4)
         if chance.random() > 0.1
-    ]
-    rows.append((2, 99, 7, 5, 1.0))
-    both = (sums.InMemory(), sums.OnDisk())
-    for each in both:
-        each.add(columns([]))
-        each.add(columns(rows[:100]))
-        each.add(columns(rows[100:]))
-    rule = findings.RULE
-    asked: list[tuple[str, tuple[Any, ...]]] = [
-        ("groups", (2, rule)), ("beyond", (2, rule)), ("typical", (2,)), ("changes", (2, rule)), ("dots", (1,)),
-        ("dots", (2, [8, 9])), ("groups", (5, rule)), ("beyond", (5, rule)), ("dots", (5,)),
-    ]  # fmt: skip
-    for name, arguments in asked:
-        ours, theirs = (getattr(each, name)(*arguments) for each in both)
-        for spec in fields(ours):
-            assert getattr(ours, spec.name).tolist() == getattr(theirs, spec.name).tolist(), (name, spec.name)
-    for each in both:
-        each.close()
+    } | {(2, 99, 7, 5): 1.0}
+    taking, rule = sums.Sums(), findings.RULE
+    for folder in range(3):
+        own = [(*key[1:], cost) for key, cost in rows.items() if key[0] == folder]
+        for part in ([], own[:50], own[50:]):
+            add(taking, folder, part)
+
+    def middle(values: Iterable[float]) -> float:
+        ordered = sorted(values)
+        low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+        return low + (high - low) / 2
+
+    usual = {(f, m, lb): middle(c for k, c in rows.items() if (k[0], *k[2:]) == (f, m, lb)) for f, _, m, lb in rows}
+    ratios = {key: cost / usual[(key[0], *key[2:])] for key, cost in rows.items()}
+    groups = taking.groups(2, rule)
+    for row in groups:
+        own = {k[1]: ratio for k, ratio in ratios.items() if (k[0], *k[2:]) == (2, row.model, row.label)}
+        mad = middle(abs(ratio - 1) for ratio in own.values())
+        slow = [card for card, ratio in own.items() if ratio > sums.limit(mad, rule) and len(own) >= sums.FEWEST]
+        assert (row.cards, row.median, row.mad) == (len(own), usual[2, row.model, row.label], mad)
+        assert (row.worst, row.worst_card, row.slow) == (max(own.values()), max(own, key=own.__getitem__), len(slow))
+    assert [*zip(groups.model, groups.label, strict=True)] == sorted({key[2:] for key in rows if key[0] == 2})
+    for card, ratio, labels in taking.typical(2)[["card", "ratio", "labels"]]:
+        own = [value for key, value in ratios.items() if key[:2] == (2, card)]
+        assert (ratio, labels) == (middle(own), len(own))
+    assert {*taking.beyond(2, rule).card} == {8}
+    for card, label, change in taking.changes(2, rule):
+        past = [ratio for key, ratio in ratios.items() if key[0] < 2 and (key[1], key[3]) == (card, label)]
+        assert (card, change) == (8, ratios[2, 8, 8 % 3, label] / middle(past))
+    wanted = [(*key[1:], ratios[key]) for key in sorted(ratios) if key[0] == 2 and key[1] in (8, 9)]
+    assert taking.dots(2, [8, 9])[["card", "model", "label", "ratio"]].tolist() == wanted
+    assert not any(map(len, (taking.groups(5, rule), taking.beyond(5, rule), taking.typical(5), taking.dots(5))))
 
 
 def test_medians_are_those_of_numpy(tmp_path: Path) -> None:
@@ -390,12 +394,12 @@ TWICE = document(3, {"k0": 1e-5})
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "cut": (json.dumps(TWICE).encode()[:400], "it is cut off"),
     "empty": (b"", "it is empty"),
-    "list": (b"[1, 2]", "it is no results file of cudabench"),
+    "list": (b"[1, 2]", 'it has no "schema"'),
     "text": (b"\x1b]0;owned\x07 no JSON", "it is no JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
     "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
-    "newer": (b'{"schema": "cudabench/7", "results": []}', "newer than cudabench/1"),
+    "newer": (b'{"schema": "cudabench/7", "results": []}', "reads up to cudabench/1"),
     "copy": (json.dumps(TWICE).encode(), "of the same card as another"),
 }
 
@@ -679,25 +683,22 @@ def test_what_nvml_says(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(looks))
-    seen = nvml.Nvml()
-    for _ in range(4):
-        seen.look("GPU-1")
-    assert seen.load("GPU-1") == Load(1980.0, 2619.0, 690.0, 61.0, ("power cap", "software thermal slowdown"), 3)
-    health = seen.health("GPU-1")
-    assert health is not None
+    board = nvml.board("GPU-1")
+    assert board is not None
+    assert nvml.load([board.look() for _ in range(4)]) == Load(
+        1980.0, 2619.0, 690.0, 61.0, ("power cap", "software thermal slowdown"), 3
+    )
+    health = board.health()
     assert (health.ecc_corrected_ever, health.ecc_uncorrected) == (1, 10)
     assert (health.remapped_rows, health.remap_pending, health.remap_failed) == (3, False, True)
     assert (health.nvlinks_up, health.nvlinks_down, health.pcie_width) == (2, 2, None)
-    assert seen.serial("GPU-1") == "165002"
-    assert seen.load("GPU-2") is None
+    assert board.text("nvmlDeviceGetSerial") == "165002"
 
 
 def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package nothing is known, and nothing fails."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    seen = nvml.Nvml()
-    seen.look("GPU-1")
-    assert (seen.load("GPU-1"), seen.health("GPU-1"), seen.serial("GPU-1"), seen.uuids()) == (None, None, None, [])
+    assert (nvml.board("GPU-1"), nvml.load([]), nvml.uuids()) == (None, None, [])
 
 
 # Submitting on this machine ------------------------------------------------------------------------------------------

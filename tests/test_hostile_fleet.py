@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,7 @@ from typing import Any
 import pytest
 
 from cudabench import text
-from cudabench.cli.process import Terminated
-from cudabench.errors import CudabenchError
-from cudabench.fleet import sums, task
-from cudabench.system import interrupts
+from cudabench.fleet import task
 from tests import fleets
 from tests.conftest import Ran
 
@@ -57,20 +53,13 @@ def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make:
     assert ran.err.startswith("Error: s holds no shard that can be read: a.json: it is ")
 
 
-def test_names_are_no_templates_and_no_queries(
-    cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A model, host or kernel that is called like a template's expression or a query stands there as it is, on
-    the page and in the sums on disk."""
-    from cudabench.fleet import findings
-
-    pytest.importorskip("duckdb")
+def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:
+    """A model, host or kernel that is called like a template's expression or a query stands on the page as it is."""
     shards = [
         fleets.document(number, {EVIL: 1e-3 * (1 + number % 2), "a": 1e-3}, model=EVIL, host=EVIL, rack=EVIL)
         for number in range(5)
     ]
     fleets.write(tmp_path / "s", *shards)
-    monkeypatch.setattr(findings, "InMemory", sums.OnDisk)
     ran = cudabench("fleet", "report", "s", "-o", "page.html", "--json", "f.json")
     assert ran.code == 0, ran.err
     page = Path("page.html").read_text()
@@ -78,51 +67,6 @@ def test_names_are_no_templates_and_no_queries(
     assert "<script>$" not in page
     assert {card["host"] for card in json.loads(Path("f.json").read_text())["fleet"]["cards"]} == {EVIL}
     assert not text.HARMFUL.search(ran.out + page)
-
-
-def test_where_duckdb_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder for temporary files is no part of a query, whatever it is called."""
-    pytest.importorskip("duckdb")
-    odd = tmp_path / "it's; DROP TABLE cost; --"
-    odd.mkdir()
-    monkeypatch.setattr(sums.tempfile, "tempdir", str(odd))
-    on_disk = sums.OnDisk()
-    on_disk.close()
-    assert [*odd.iterdir()] == []
-
-
-def test_what_duckdb_refuses_is_a_sentence() -> None:
-    """A full disk, or too little memory, ends the report with one sentence."""
-    pytest.importorskip("duckdb")
-    on_disk = sums.OnDisk()
-    try:
-        with pytest.raises(CudabenchError, match=r"DuckDB cannot sum so many shards in .*: .*nothing_such"):
-            on_disk._run("SELECT nothing_such")
-    finally:
-        on_disk.close()
-
-
-@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_a_signal_while_duckdb_works(number: signal.Signals, raised: type[BaseException]) -> None:
-    """Ctrl-C and SIGTERM stay what they are where a library raises an error of its own in the place of theirs."""
-
-    def stop(*_: Any) -> None:
-        raise raised
-
-    def query() -> None:
-        with interrupts.heard():
-            try:
-                os.kill(os.getpid(), number)
-            except BaseException:
-                raise RuntimeError("Query interrupted") from None
-
-    before = signal.signal(number, stop)
-    try:
-        with pytest.raises(raised):
-            query()
-        assert signal.getsignal(number) is stop
-    finally:
-        signal.signal(number, before)
 
 
 def test_a_shard_is_written_over_a_link(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

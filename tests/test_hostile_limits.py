@@ -19,7 +19,7 @@ import pytest
 from cudabench.compile import compiler, limits, nvrtc, toolkit
 from cudabench.compile.compiler import compile_cubin, compile_ptx
 from cudabench.compile.record import Refused
-from cudabench.devices import cuda, probe
+from cudabench.devices import cuda, nvml
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.records.planned import Settings
@@ -231,8 +231,8 @@ def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> N
     """A text that is refused in every language, as it is and in part, and each time late, is not tried on and on."""
     now, attempts = [0.0], []
 
-    def refuses(self: Any, job: Any, source: str, *_: Any, **__: Any) -> Any:
-        attempts.append(source)
+    def refuses(self: Any, job: Any, text: Any, *_: Any, **__: Any) -> Any:
+        attempts.append(text)
         now[0] += 0.4 * limits.compile_seconds()
         raise Refused("k.cu(2): error: a lambda is not allowed here\n\n1 error detected.")
 
@@ -476,8 +476,7 @@ def test_processes_of_other_numbers_are_not_named() -> None:
     another process here, it is counted."""
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
-        device = types.SimpleNamespace(_board=probe.Board(Nvml(*pids), object()))
-        found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
+        found.append(nvml.Board(Nvml(*pids), object()).other_processes())
     name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
     assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]
     assert found[3:] == [[f"another process, one of 9999991, {os.getppid()} outside this container"], []]

@@ -72,7 +72,7 @@ def test_a_header_has_one_text(tmp_path: Path) -> None:
     """A second name of a header leads to its first; another project's are told from the user's own."""
     root = written(tmp_path, {**library("third_party/linear"), "k.cu": KERNEL, "mine.h": ""})
     source = '#include "mine.h"\n#include "linear/vector.hpp"\n'
-    job = Job.of(source, str(root / "k.cu"), "sm_90", {}, [str(root / "third_party/linear"), str(root)], [], "")
+    job = Job.of(source, str(root / "k.cu"), include_dirs=[str(root / "third_party/linear"), str(root)])
     read = includes.read(job)
     assert sorted(read.texts) == [
         "../detail/pair.hpp", "detail/pair.hpp", "linear/vector.hpp", "mine.h", "other/sum.hpp",

@@ -395,9 +395,9 @@ DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "cannot be read as JSON"),
-        ("[" * 100000, "cannot be read as JSON"),
-        ("[]", "no results file"),
+        ("", "is empty"),
+        ("[" * 100000, "nested too deeply"),
+        ("[]", "no cudabench results file"),
         ('{"schema": "cudabench/1"}', "holds no ceilings"),
         (json.dumps({"schema": "cudabench/1", "device": {"name": "X"}, "ceilings": [{}]}), "multiprocessors"),
         (json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [3]}), "without a name"),

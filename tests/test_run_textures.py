@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import nvrtc_version
-from cudabench.devices.cuda_arrays import FORMATS
+from cudabench.devices.driver_objects import FORMATS
 from cudabench.simulator import Texture
 from cudabench.userkernel.textures import TYPES
 from tests.conftest import Ran

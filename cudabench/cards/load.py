@@ -6,21 +6,21 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cudabench.cards import KINDS, Ceiling, datasheets
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
+from cudabench.records import file as files
+from cudabench.records.decode import Misfit, decode
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
-from cudabench.system.reading import check_regular, parse_json
 from cudabench.text import line
 
-SCHEMA = "cudabench/1"
 MEASURED = ("h200", "h100")  # cards of which the package has a file of `cudabench ceilings`
 NAMES = (*MEASURED, *datasheets.SHEETS)
 DEFAULT = "h100"  # what the simulator's counts are priced on where no card is named
-MOST_BYTES = 64 << 20
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
@@ -136,53 +136,53 @@ def from_file(path: Path) -> Card:
     """Return the card of a results file; errors as `load`."""
     if not path.exists():
         raise no_such_file(path, "*.json", f"--on {line(str(path))}")
-    try:
-        check_regular(path)
-    except OSError as error:
-        raise CudabenchError(f"{line(str(path))} cannot be read: {error.strerror}.") from None
-    if path.stat().st_size > MOST_BYTES:
-        raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MB: it is no file of 'cudabench ceilings --json'.")
-    try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise CudabenchError(
-            f"{path} cannot be read as JSON ({error}): give a file of 'cudabench ceilings --json'."
-        ) from None
-    return of(document, str(path))
+    return of(files.document_of(files.read_text(path), line(str(path))), str(path))
 
 
-def of(document: Any, name: str) -> Card:
+def of(document: Mapping[str, Any], name: str) -> Card:
     """Return the card of a document, called `name` in errors. Raises CudabenchError where it holds no ceilings."""
 
     def refuse(why: str) -> CudabenchError:
-        return CudabenchError(f"{name} {why}: give a file of 'cudabench ceilings --json'.")
+        return CudabenchError(f"{line(name)} {why}: give a file of 'cudabench ceilings --json'.")
 
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise refuse(f"is no results file of schema {SCHEMA}")
     device, rows = document.get("device"), document.get("ceilings")
     if not isinstance(device, dict) or not isinstance(rows, list) or not rows:
         raise refuse("holds no ceilings of a card")
     clocks = device.get("clocks")
-    sms = device.get("sm_count")
-    if not isinstance(clocks, dict) or not _number(clocks.get("sm_mhz")) or not _number(sms):
+    if not isinstance(clocks, dict) or not _number(clocks.get("sm_mhz")) or not _number(device.get("sm_count")):
         raise refuse("does not say how many multiprocessors its card has, or at which clock")
-    own = {one.name for one in fields(DeviceInfo)}
-    keys = {one.name for one in fields(Ceiling)}
     ceilings = {}
-    for row in rows:
-        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-            raise refuse("has a ceiling without a name")
-        if row["name"] not in KINDS:
-            continue  # of a newer version
-        value = row.get("value")
-        if value is not None and not _number(value):
-            raise refuse(f"has {line(str(value))[:40]} as the value of {row['name']}, which is no number over 0")
-        given = {"group": KINDS[row["name"]].group, "unit": KINDS[row["name"]].unit, "value": None, **row}
-        ceilings[row["name"]] = Ceiling(**{key: given[key] for key in keys if key in given})
-    known = {
-        "name": "a card", "kind": "cuda", "compute_capability": "", **{k: v for k, v in device.items() if k in own}
-    }  # fmt: skip
-    return Card(DeviceInfo(**{**known, "name": line(str(known["name"]))}), ceilings, name, name)
+    try:
+        for row in rows:
+            if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+                raise refuse("has a ceiling without a name")
+            key, value = row["name"], row.get("value")
+            if key not in KINDS:
+                continue  # of a newer version
+            if value is not None and not _number(value):
+                raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is no number over 0")
+            ceilings[key] = decode(Ceiling, {"group": KINDS[key].group, "unit": KINDS[key].unit, **row}, key)
+        info = decode(DeviceInfo, {"name": "a card", "kind": "cuda", **device}, "device")
+    except Misfit as error:
+        raise refuse(f"does not follow {files.SCHEMA} ({error})") from None
+    return Card(replace(info, name=line(info.name)), ceilings, name, name)
+
+
+def load_named(name: str) -> ResultsFile:
+    """Return what a card of this name can do where the package knows one and no file is called so, else read the
+    results file. Raises CudabenchError as `records.file.load` does."""
+    known = known_card(name)
+    if known in MEASURED:
+        return files.load(measured_file(known))
+    if known:
+        card = shipped(known)
+        return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
+    return files.load(name)
+
+
+def known_card(name: str) -> str | None:
+    """Return the card of the package that a name means where no file is called so, None for every other name."""
+    return None if Path(name).exists() else known_as(name)
 
 
 def _number(value: object) -> bool:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
-from cudabench.ceilings import board, chapter, code, theory
+from cudabench.ceilings import chapter, code, theory
 from cudabench.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
-from cudabench.devices import probe
+from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
 from cudabench.measure import sampling
@@ -40,11 +40,7 @@ NO_TIME = "a simulated driver makes up its times: the kernel ran and its result 
 OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
 
 
-class HostDevice(Device, Protocol):
-    """A device that copies to and from page-locked memory of the host besides."""
-
-    def pinned(self, nbytes: int) -> np.ndarray:
-        """Return bytes of page-locked memory."""
+HostDevice = Device  # one that copies to and from page-locked memory of the host
 
 
 class WrongResult(CudabenchError):
@@ -65,7 +61,7 @@ class Ceilings:
     _loaded: Module | CudabenchError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._board = probe.board(self.device.info.uuid)
+        self._board = nvml.board(self.device.info.uuid)
 
     @cached_property
     def sizes(self) -> Scale:
@@ -114,7 +110,7 @@ class Ceilings:
         own = capability(self.device.info.compute_capability)
         if benchmark and benchmark.lacks(own):
             return lacking(benchmark, self.device.info.compute_capability)
-        if KINDS[name].group == "energy" and board.energy_j(self._board) is None:
+        if KINDS[name].group == "energy" and nvml.energy_j(self._board) is None:
             return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
         return None
 
@@ -129,7 +125,7 @@ class Ceilings:
         return self._kernel(chapter.BY_NAME[name], blank)
 
     def _beside_theory(self, one: Ceiling) -> Ceiling:
-        link = board.link(self._board)
+        link = nvml.link(self._board)
         top, made_of = theory.theoretical(one.name, one.group, self.device.info, link)
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
@@ -325,7 +321,7 @@ class Ceilings:
         return replace(blank, value=value, samples=1, method=method, code=held)
 
     def _joules(self) -> float:
-        found = board.energy_j(self._board)
+        found = nvml.energy_j(self._board)
         if found is None:
             raise DeviceError("NVML no longer tells the energy of this card")
         return found

@@ -111,6 +111,7 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
+    from cudabench.cards.load import known_card, load_named
     from cudabench.cli import cards
     from cudabench.cli.output import Output
     from cudabench.records import file as results
@@ -125,10 +126,10 @@ def command(
         outputs.check_target(file, "--output")
     elif target == "junit" and output.to_stdout:
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
-    first = not Path(files[0]).exists() and results.known_card(files[0]) is None
+    first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
         results.load(files[0])  # says what is missing
-    base = results.ResultsFile({}, {}, {}) if first else results.load_named(files[0]).measured(files[0])
+    base = results.ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     if ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files):
         asked = cards.Asked(files, threshold, strict, target, file, output, json_path is not None)
@@ -182,9 +183,9 @@ def _target(target: str | None, markdown: bool) -> str:
 
 
 def _measured(name: str) -> ResultsFile:
-    from cudabench.records import file as results
+    from cudabench.cards.load import load_named
 
-    file = results.load_named(name).measured(name)
+    file = load_named(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file

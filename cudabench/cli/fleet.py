@@ -253,7 +253,7 @@ def resume(folder: Path, quiet: bool) -> int:
     # A record that somebody changed is no way around what submit refuses.
     made.plan = planned(made.plan.folder, made.plan.words)
     running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
+    return _watch(made, running, folder, quiet, lambda: made.resume(running))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -373,16 +373,13 @@ def report(
     expected = _ids(expect)
     form = target or ("html" if text_file and text_file.suffix.lower() in (".html", ".htm") else "table")
     made = findings.load(folders)
-    try:
-        found = made.findings(Rule(mads, over), expected)
-        _nothing(found)
-        _write(found, place)
-        if picture:
-            _draw(made, found, picture, drawn)
-        if text_file or not place.quiet:
-            _show(made, found, form, text_file, place.to_stdout)
-    finally:
-        made.sums.close()
+    found = made.findings(Rule(mads, over), expected)
+    _nothing(found)
+    _write(found, place)
+    if picture:
+        _draw(made, found, picture, drawn)
+    if text_file or not place.quiet:
+        _show(made, found, form, text_file, place.to_stdout)
     return _exit_code(found, fail_on_slow, fail_on_missing)
 
 

@@ -30,7 +30,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
     Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """
-    from cudabench.records import file as results
+    from cudabench.cards import load as cards
     from cudabench.system import outputs
     from cudabench.views import plot
 
@@ -38,7 +38,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = picture_format(target, "--output")
-    loaded = [results.load_named(name).measured(name) for name in files]
+    loaded = [cards.load_named(name).measured(name) for name in files]
     figure = plot.draw(loaded, files, kind)
     outputs.write_whole(target, plot.render(figure, suffix))
     return 0

@@ -13,17 +13,14 @@ import hashlib
 import json
 import os
 import tempfile
-import types
-import typing
-from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from dataclasses import astuple, fields, is_dataclass
-from itertools import repeat
+from base64 import b64encode
+from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench.compile import includes, toolkit
-from cudabench.compile.record import Compiled, Job
+from cudabench.compile.record import Job
+from cudabench.records.decode import Misfit, decode
 from cudabench.system.reading import check_regular
 
 if TYPE_CHECKING:
@@ -65,17 +62,6 @@ def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
-
-
-def load(name: str | None) -> Compiled | None:
-    """Return an entry, None where there is none that is whole."""
-    body = read("compiled", name)
-    return None if body is None else unpacked(Compiled, body)
-
-
-def store(name: str | None, compiled: Compiled) -> None:
-    """Keep an entry; where that cannot be, such as in a home that is read-only, nothing happens."""
-    write("compiled", name, packed(compiled))
 
 
 def read(kind: str, name: str | None) -> bytes | None:
@@ -145,51 +131,15 @@ def _shrink(folder: Path) -> None:
 
 def packed(record: Any) -> bytes:
     """Return a record of fields as bytes."""
-    return json.dumps(_plain(record)).encode()
+    return json.dumps(
+        asdict(record), default=lambda one: b64encode(one).decode() if type(one) is bytes else [*one]
+    ).encode()
 
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
     """Return the record that was packed, None where it cannot be one."""
     try:
-        record: T = _record(kind, json.loads(body))
-    except (ValueError, LookupError, TypeError, AttributeError):
+        record: T = decode(kind, json.loads(body), "it")
+    except (ValueError, RecursionError, Misfit):
         return None
     return record
-
-
-def _plain(value: Any) -> Any:
-    """Return records as lists of their fields."""
-    if is_dataclass(value):
-        return [_plain(getattr(value, one.name)) for one in fields(value)]
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, (tuple, frozenset)):
-        return [_plain(one) for one in value]
-    return b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-@functools.cache
-def _types(record: Any) -> tuple[Any, ...]:
-    hints = typing.get_type_hints(record)
-    return tuple(hints[one.name] for one in fields(record))
-
-
-def _record(kind: Any, value: Any) -> Any:
-    """Return a value of a type; ValueError for another's."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return None if value is None else _record(inner[0], value)
-    if is_dataclass(kind):
-        return cast(Any, kind)(*(_record(one, part) for one, part in zip(_types(cast(Any, kind)), value, strict=True)))
-    if origin is tuple:
-        own = repeat(inner[0], len(value)) if inner[-1] is Ellipsis else inner
-        return tuple(_record(one, part) for one, part in zip(own, value, strict=True))
-    if origin is frozenset:
-        return frozenset(_record(str, part) for part in value)
-    if origin is Mapping:
-        return {str(name): _record(inner[1], part) for name, part in value.items()}
-    if kind is bytes:
-        return b64decode(value, validate=True)
-    if value not in inner if origin is Literal else not isinstance(value, kind):
-        raise ValueError
-    return value

@@ -13,8 +13,8 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cudabench.compile import (
@@ -32,56 +32,31 @@ from cudabench.compile import (
     stand_ins,
     toolkit,
 )
-from cudabench.compile.record import Backend, Compiled, Compiler, Job, Refused
+from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, without_remarks
 from cudabench.symbols import readable
 
 if TYPE_CHECKING:
-    from cudabench.source.device_part import Host
+    pass
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
+Compiler = nvcc.Nvcc | nvrtc.Nvrtc
 
 
-def compile_ptx(
-    source: str,
-    filename: str,
-    *,
-    arch: str = "sm_90",
-    defines: Mapping[str, str] | None = None,
-    include_dirs: Sequence[str] = (),
-    names: Sequence[str] = (),
-    std: str = "",
-    backend: Backend | None = None,
-    debug: bool = False,
-) -> Compiled:
-    """Compile to PTX with line information; `debug`: without optimisation.
-
-    `filename` is what diagnostics and line information call the source; where it has a folder, files in that can be
-    included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
-    'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for them. `std` is the
-    language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20.
+def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, **how: Any) -> Compiled:
+    """Compile to PTX with line information, as `Job.of` is told.
 
     Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
     lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    job = _job(source, filename, arch, defines, include_dirs, names, std, debug=debug)
-    return _compile(job, _chosen(backend))
+    return _compile(_job(source, filename, **how), _chosen(backend))
 
 
 def compile_cubin(
-    source: str,
-    filename: str,
-    *,
-    arch: str = "sm_90",
-    defines: Mapping[str, str] | None = None,
-    include_dirs: Sequence[str] = (),
-    names: Sequence[str] = (),
-    std: str = "",
-    backend: Backend | None = None,
-    build: nvcc.Build | None = None,
+    source: str, filename: str, *, backend: Backend | None = None, build: nvcc.Build | None = None, **how: Any
 ) -> Compiled:
     """Compile to machine code, with PTX and ptxas' report of what each entry needs; arguments and errors as above.
 
@@ -89,17 +64,15 @@ def compile_cubin(
     `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
     has neither PTX nor ptxas' report.
     """
-    job = _job(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
+    job = _job(source, filename, machine_code=True, **how)
     if build is None:
         return _compile(job, _chosen(backend))
-    if (backend or gpu_backend()) == "nvcc":
-        return _attempt([nvcc.Nvcc(build)], job)
-    return _compile(job, "nvrtc")
+    return _attempt([nvcc.Nvcc(build)], job) if (backend or gpu_backend()) == "nvcc" else _compile(job, "nvrtc")
 
 
-def _job(*what: Any, **how: Any) -> Job:
-    """Return the job for the architecture that its texts ask for (`toolchain.architecture`)."""
-    job = Job.of(*what, **how)
+def _job(source: str, filename: str, **how: Any) -> Job:
+    """Return the job for the architecture that its texts ask for (`compile.architecture`)."""
+    job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
 
@@ -139,14 +112,15 @@ def _compile(job: Job, backend: Backend | None) -> Compiled:
         return _attempt([nvcc.Nvcc()], job)
     _check_architecture(job, library, backend)
     name = cache.key(job, library)
-    compiled = cache.load(name)
+    kept = cache.read("compiled", name)
+    compiled = cache.unpacked(Compiled, kept) if kept is not None else None
     if compiled is None:
         compilers: list[Compiler] = [nvrtc.Nvrtc(library)]
         if backend is None and toolkit.nvcc() is not None:
             compilers.append(nvcc.Nvcc())
         compiled = _attempt(compilers, job)
         if compiled.backend == "nvrtc":
-            cache.store(name, compiled)
+            cache.write("compiled", name, cache.packed(compiled))
     return compiled
 
 
@@ -171,20 +145,6 @@ _UNRESOLVED = re.compile(
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
 # What a lambda says of where it runs: in a kernel it says nothing, and compilers take it with an option alone.
 _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
-
-
-@dataclass(frozen=True)
-class _Text:
-    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
-
-    hosts: functions for the host that are declared only. bare: no host code is left.
-    """
-
-    source: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    bare: bool = False
-    emptied: tuple[str, ...] = ()
-    hosts: tuple[Host, ...] = ()
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
@@ -228,12 +188,12 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the file as it is and, where it is refused, the part of it that the asked kernels come to."""
     shorter = asked.only(job)
     try:
-        compiled = _in_options(compiler, shorter, _Text(shorter.source), ends)
+        compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
         return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
     except Refused as refused:
         first = refused
     except UsageError:
-        return _in_options(compiler, job, _Text(job.source), ends)
+        return _in_options(compiler, job, Text(job.source), ends)
     text = None if time.monotonic() > ends or _is_own(first, job) else _part(compiler, job, first)
     if text is None:
         raise first
@@ -261,7 +221,7 @@ def _is_own(refused: Refused, job: Job) -> bool:
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
-def _in_options(compiler: Compiler, job: Job, text: _Text, ends: float) -> Compiled:
+def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
     """Compile a text, with what its refusal asks for: what CUDA took away from the language, the standard library for
     kernels, which is slow to compile, C++20. Raises Refused as before the last of these."""
     standard = False
@@ -290,10 +250,10 @@ def _in_options(compiler: Compiler, job: Job, text: _Text, ends: float) -> Compi
     raise before or last
 
 
-def _checked(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Compiled:
+def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
     """Compile a text; Refused also where what was made calls a function of which only the head was left."""
     try:
-        compiled = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard)
+        compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
         if text.bare and (log := _calls_host(refused.log, "", text, job)):
             raise Refused(log) from None
@@ -305,7 +265,7 @@ def _checked(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Co
     return compiled
 
 
-def _calls_host(log: str, ptx: str, text: _Text, job: Job) -> str:
+def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     """Return a log that says which function of the host is called, where a log or PTX shows that one is; else ''."""
     called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
     for name in called:
@@ -336,12 +296,12 @@ def _may_be_language(refused: Refused) -> bool:
 _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
 
 
-def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
+def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
     """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
     job = replace(job, machine_code=False)
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
     try:
-        ptx = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard).ptx
+        ptx = compiler.compile(job, text, standard=standard).ptx
     except (CudabenchError, Refused):
         return {}
     return diagnostics.source_lines(ptx, job.filename)
@@ -350,7 +310,7 @@ def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Map
 # The part that the asked kernels come to -----------------------------------------------------------------------------
 
 
-def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
+def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
     from cudabench.source.device_part import device_part
 
@@ -380,9 +340,9 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
     stubs = {name: (stand_ins.text(name) or prelude.library_header(name, words)) + spaces for name in missing}
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
-    emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
+    emptied = tuple(name for name in missing if PurePosixPath(name).name not in stand_ins.VECTORS)
     hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
-    return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
+    return Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:

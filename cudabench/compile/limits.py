@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import signal
 import threading
 import time
@@ -125,13 +124,3 @@ def crashed(compiler: str, status: int) -> str:
     except ValueError:
         how = f"signal {-status}"
     return f"{compiler} crashed ({how}) on this text, which is the compiler's fault: write what is unusual another way"
-
-
-def speaks_of_memory(log: str) -> bool:
-    """Tell whether a compiler's log says that memory was not enough."""
-    return bool(re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log))
-
-
-def speaks_of_a_crash(log: str) -> bool:
-    """Tell whether a compiler driver's log says that one of its programs ended by a signal."""
-    return bool(re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log))

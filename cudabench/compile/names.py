@@ -15,7 +15,7 @@ from cudabench.source.files import parse_text
 
 QUERY_FILE = "cudabench-names"
 _QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name
-_ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
+ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
 
 
 def as_cpp(name: str) -> str:
@@ -50,16 +50,6 @@ def wrong_name(log: str, names: Sequence[str]) -> str | None:
     if place := re.search(rf"{QUERY_FILE}\((\d+)\)", log):
         return names[min(max(int(place[1]) - 2, 0), len(names) - 1)]
     return next((name for name in names if f"#pragma nv_mangled_name {as_cpp(name)}\n" in log), None)
-
-
-def entries_of_ptx(ptx: str) -> list[str]:
-    """Return the entries of PTX."""
-    return _ENTRY.findall(ptx)
-
-
-def entries_of_cubin(cubin: bytes) -> list[str]:
-    """Return the entries of machine code: each has a section '.text.NAME'."""
-    return sorted({found.decode() for found in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
 
 
 def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:

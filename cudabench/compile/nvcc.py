@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from cudabench.compile import cubin as cubins
 from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, toolkit
-from cudabench.compile.record import Backend, Compiled, Job, Refused
+from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.system import confined
 
@@ -59,7 +60,7 @@ _Made = TypeVar("_Made")
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 
 
-def text(job: Job, source: str, *, heap: bool = False) -> str:
+def _written(job: Job, source: str, *, heap: bool = False) -> str:
     """Return what nvcc is given: the defines, the heap where kernels call it, the source, a query for each name."""
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
@@ -71,38 +72,36 @@ def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made
     of these names itself does not compile so, and has none."""
     if _HEAP.search(source):
         try:
-            return compiled(text(job, source, heap=True))
+            return compiled(_written(job, source, heap=True))
         except Refused as refused:
             if not re.search(r"cudabench_(?:given|freed)|cuda(?:Malloc|Free)", refused.log):
                 raise
-    return compiled(text(job, source))
+    return compiled(_written(job, source))
 
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc as one of the compilers (`record.Compiler`); `build` runs it where the caller has a way of its own."""
+    """nvcc, as `nvrtc.Nvrtc`; `build` runs it where the caller has a way of its own."""
 
     build: Build | None = None
     backend: Backend = "nvcc"
 
-    def compile(
-        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
-    ) -> Compiled:
+    def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
         """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
-        options = [*job.language, *(["--expt-relaxed-constexpr"] if bare else [])]
-        with _folder_of(headers) as folder:
-            libraries = map(str, toolkit.of_device_libraries(source, *headers.values()))
+        options = [*job.language, *(["--expt-relaxed-constexpr"] if text.bare else [])]
+        with _folder_of(text.headers) as folder:
+            libraries = map(str, toolkit.of_device_libraries(text.source, *text.headers.values()))
             folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
             try:
                 if self.build is None:
-                    return _ptx(job, source, folders, options)
+                    return _ptx(job, text.source, folders, options)
                 absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
                 build = self.build
-                made = _with_heap(job, source, lambda written: build(written, absolute, options, arch))
+                made = _with_heap(job, text.source, lambda written: build(written, absolute, options, arch))
                 return _machine_code(job, made)
             except Refused as refused:
                 _judge(refused.log, job)
-                log = _with_users_headers(refused.log, folder, headers, job)
+                log = _with_users_headers(refused.log, folder, text.headers, job)
                 raise Refused(outside.without_foreign_text(log, job)) from None
 
 
@@ -117,7 +116,7 @@ def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str]
 
 
 def _machine_code(job: Job, cubin: bytes) -> Compiled:
-    lowered = _lowered(job, names.entries_of_cubin(cubin))
+    lowered = _lowered(job, cubins.entries(cubin))
     return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
 
 
@@ -134,7 +133,7 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
 
         log = _with_heap(job, source, run)
         ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
-        lowered = _lowered(job, names.entries_of_ptx(ptx))
+        lowered = _lowered(job, names.ENTRY.findall(ptx))
         ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
         cubin, resources = None, {}
         if job.machine_code:
@@ -200,9 +199,9 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
 
 def refusal(log: str, status: int, filename: str) -> Exception:
     """Return the error of an nvcc that ended with a status other than 0: CompilerStopped or Refused."""
-    if limits.speaks_of_memory(log):
+    if re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log):
         return limits.too_much(filename, "nvcc")
-    if limits.speaks_of_a_crash(log):
+    if re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log):
         return Refused(f"nvcc fatal : {limits.crashed('nvcc', status)}")
     return Refused(log)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudabench.compile import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, stand_ins, toolkit
-from cudabench.compile.record import Backend, Compiled, Job, Refused
+from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
 from cudabench.system import confined, interrupts
 
@@ -232,7 +232,7 @@ def _process() -> _Process:
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """NVRTC as one of the compilers (`record.Compiler`)."""
+    """NVRTC as one of the compilers."""
 
     library: Library
     backend: Backend = "nvrtc"
@@ -240,16 +240,19 @@ class Nvrtc:
     missed: set[Job] = field(default_factory=set)
     missed_standard: set[Job] = field(default_factory=set)
 
-    def compile(
-        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
-    ) -> Compiled:
-        """Compile; again with CUDA's own headers where one is missed, and then with its standard library if allowed."""
-        forward = standard and bare and job in self.missed_standard
+    def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
+        """Compile a text in the place of the job's own: again with CUDA's own headers where one is missed, and then
+        with its standard library.
+
+        `standard`: CUDA's own standard library, which is slow to compile, may stand for the host's. Raises Refused, and
+        UsageError for a name that no kernel has.
+        """
+        forward = standard and text.bare and job in self.missed_standard
         folder = self.library.headers if forward or job in self.missed else None
         forward = forward and folder is not None
         while True:
             try:
-                answer = self._launching(job, source, headers, folder, bare=bare, forward=forward)
+                answer = self._launching(job, text, folder, forward=forward)
                 break
             except Refused as refused:
                 if not self._has_more(refused, job, folder, standard=standard, forward=forward):
@@ -282,51 +285,42 @@ class Nvrtc:
                 return False
         return self.library.headers is not None
 
-    def _launching(
-        self, job: Job, source: str, headers: Mapping[str, str], folder: Path | None, *, bare: bool, forward: bool
-    ) -> Answer:
+    def _launching(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> Answer:
         """Compile, with what launches kernels from kernels; machine code has it only where it is missed: it is rare."""
-
-        def attempt(launch: str) -> Answer:
-            return self._once(job, source, headers, folder, launch, bare=bare, forward=forward)
-
         if not job.machine_code:
-            return attempt(prelude.DEVICE_LAUNCH)
+            return self._once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
         try:
-            return attempt("")
+            return self._once(job, text, folder, "", forward=forward)
         except Refused as refused:
             if not diagnostics.speaks_of_device_runtime(refused.log):
                 raise
-        return attempt(prelude.DEVICE_LAUNCH_IN_CODE)
+        return self._once(job, text, folder, prelude.DEVICE_LAUNCH_IN_CODE, forward=forward)
 
-    def _once(
-        self, job: Job, source: str, headers: Mapping[str, str], folder: Path | None, launch: str, *,
-        bare: bool, forward: bool,
-    ) -> Answer:  # fmt: skip
+    def _once(self, job: Job, text: Text, folder: Path | None, launch: str, *, forward: bool) -> Answer:
         options = [*job.options, *job.language, f"--pre-include={prelude.PRELUDE}"]
         options += ["--diag-suppress=47"]  # CUDA's headers define the prelude's macros once more
         options += ["--device-int128"] if os.name == "posix" else []
         # As under nvcc: above it what CUDA's standard library makes of its macros takes four times as long.
         options += ["-D_CCCL_META_UNROLL_LIMIT=10"]
-        options += ["-default-device"] if bare else []
+        options += ["-default-device"] if text.bare else []
         options += ["--ptxas-options=-v"] if job.machine_code else []
         # What comes from the cache of a driver's NVRTC comes without ptxas' report.
         options += ["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []
-        libraries = toolkit.of_device_libraries(source, *headers.values())
+        libraries = toolkit.of_device_libraries(text.source, *text.headers.values())
         options += [f"--include-path={one}" for one in (*job.include_dirs, *libraries)]
         options += [f"--pre-include={_DEFINES}"]
         options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"] if folder else []
-        texts = {**dict(prelude.headers(forward=forward)), **headers}
-        types = stand_ins.read("standard_types.h") if bare else ""
+        texts = {**dict(prelude.headers(forward=forward)), **text.headers}
+        types = stand_ins.read("standard_types.h") if text.bare else ""
         texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
-        if libraries and "curand.h" not in headers:
+        if libraries and "curand.h" not in text.headers:
             del texts["curand.h"]  # the real one is there
         if folder:
-            texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
+            texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
         expressions = list(map(names.as_cpp, job.names))
         try:
             return self.library.compile(
-                source, job.filename, options, texts, expressions, machine_code=job.machine_code
+                text.source, job.filename, options, texts, expressions, machine_code=job.machine_code
             )
         except Refused as refused:
             raise Refused(outside.without_foreign_text(refused.log, job)) from None

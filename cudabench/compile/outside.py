@@ -23,7 +23,7 @@ _HASH = r"(?:#|%:|\?\?=)"
 _INCLUDE = re.compile(
     rf'^[ \t]*{_HASH}[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))', re.M
 )
-_ASKED = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))')
+_ASKED = re.compile(r'(__has_)(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))')
 _DEFINE = re.compile(rf"^[ \t]*{_HASH}[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
 _QUOTED = re.compile(r'["<]([^">\n]+)[">]')
 _FROM_THE_ROOT = re.compile(r"(?:^|[^\w.])/")  # a slash with no name before it
@@ -46,14 +46,9 @@ def check(job: Job) -> None:
     for macro, value in job.defines:
         macros.setdefault(macro, set()).add(value)
     for text in joined:
-        for directive, written, computed in _INCLUDE.findall(text):
+        for directive, written, computed in (*_INCLUDE.findall(text), *_ASKED.findall(text)):
             for name in [written] if written else _names(computed, macros, job):
-                _check_name(name, job)
-                if directive == "embed":
-                    _check_embedded(name, job)
-        for written, computed in _ASKED.findall(text):
-            for name in [written] if written else _names(computed, macros, job):
-                _check_name(name, job)
+                _check_name(name, job, embedded=directive == "embed")
 
 
 def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]:
@@ -73,42 +68,36 @@ def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]
             continue  # a name as it stands, and among those
         bare = re.sub(r"\w+", lambda word: "" if word[0] in gone else word[0], text)
         if _FROM_THE_ROOT.search(re.sub(r"\s", "", bare)):
-            line = _line(computed, job.source)
-            place = f"{job.filename}:{line}" if line else job.filename
             raise CompilerError(
-                f"{place}: error: the name that macros make of '{computed.strip()[:80]}' may be an absolute path, and "
-                "none is included so: write the name itself, from the source's folder."
+                f"{_place(computed, job)}: error: the name that macros make of '{computed.strip()[:80]}' may be an "
+                "absolute path, and none is included so: write the name itself, from the source's folder."
             )
     return names
 
 
-def _check_embedded(name: str, job: Job) -> None:
-    folders = [*_tree(job), *map(Path, job.include_dirs)]
-    for path in [Path(folder) / name for folder in (_folder(job), *map(Path, job.include_dirs))]:
-        if path.exists() and not _below(path, folders):
-            raise CompilerError(
-                f"{job.filename}:{_line(name, job.source) or 1}: error: '{name}' is embedded from outside the source's "
-                "folder: give a folder above it with -I."
-            )
-
-
-def _check_name(name: str, job: Job) -> None:
-    line = _line(name, job.source)
-    place = f"{job.filename}:{line}" if line else job.filename
-    places = [Path(folder) / name for folder in (_folder(job), *map(Path, job.include_dirs))]
-    for path in places:
+def _check_name(name: str, job: Job, *, embedded: bool) -> None:
+    place = _place(name, job)
+    folders = [*map(Path, job.include_dirs)]
+    for path in [folder / name for folder in (_folder(job), *folders)]:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise CompilerError(f"{place}: error: '{name}' is no regular file, and nothing else is included.")
-    if os.path.isabs(name) and not _below(Path(name), [*map(Path, job.include_dirs), *_of_the_toolkit()]):
+        if embedded and path.exists() and not _below(path, [*_tree(job), *folders]):
+            raise CompilerError(
+                f"{place}: error: '{name}' is embedded from outside the source's folder: give a folder above it with "
+                "-I."
+            )
+    if os.path.isabs(name) and not _below(Path(name), [*folders, *_of_the_toolkit()]):
         raise CompilerError(
             f"{place}: error: '{name}' is included by its absolute path, which only an option may allow: name it by "
             "a path from the source's folder, or give a folder above it with -I."
         )
 
 
-def _line(name: str, source: str) -> int | None:
-    at = source.find(name)
-    return source.count("\n", 0, at) + 1 if at >= 0 else None
+def _place(name: str, job: Job) -> str:
+    """Return the source with the line that has a name, as messages begin."""
+    at = job.source.find(name)
+    line = job.source.count("\n", 0, at) + 1
+    return f"{job.filename}:{line}" if at >= 0 else job.filename
 
 
 def without_foreign_text(log: str, job: Job) -> str:

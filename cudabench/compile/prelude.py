@@ -23,23 +23,7 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
 )
 DOT_PRODUCTS = read("dot_products.h")
 # Headers of which a kernel can use nothing, or nothing that the prelude does not have.
-_HOST_ONLY = """
-cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h device_functions.h
-device_atomic_functions.h builtin_types.h driver_types.h vector_functions.h math_functions.h host_defines.h
-cuda_profiler_api.h nvToolsExt.h omp.h
-stdio.h cstdio stdlib.h cstdlib string.h cstring assert.h cassert time.h ctime stddef.h stdbool.h
-stdint.h limits.h float.h math.h cstdint climits cfloat cmath cstddef errno.h cerrno signal.h unistd.h getopt.h fcntl.h
-sys/time.h sys/types.h sys/stat.h sys/mman.h
-iostream fstream sstream iomanip ostream istream string string_view vector map set unordered_map unordered_set
-list deque queue stack memory chrono random thread mutex atomic condition_variable future stdexcept exception
-execution span charconv codecvt compare coroutine numbers ranges source_location barrier latch semaphore shared_mutex
-typeindex valarray version system_error cfenv csetjmp csignal cwchar cwctype wchar.h dirent.h pthread.h sched.h
-malloc.h dlfcn.h libgen.h sys/resource.h sys/wait.h
-alloca.h stdnoreturn.h stdalign.h stdatomic.h complex.h tgmath.h ctype.h cctype locale.h clocale uchar.h cuchar setjmp.h
-iso646.h memory.h strings.h sys/param.h sys/ioctl.h sys/socket.h sys/sysinfo.h sys/timeb.h sys/utsname.h sys/file.h
-windows.h direct.h io.h conio.h process.h expected generator mdspan memory_resource print scoped_allocator stacktrace
-stop_token syncstream
-cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
+_HOST_ONLY = read("host_only.txt").split()
 # Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`library_header`).
 LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
@@ -58,24 +42,7 @@ _BROUGHT = (
     (re.compile(r"cub"), "cub/cub.cuh"),
 )
 # Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's own folder.
-_LAUNCHING_THRUST = """
-adjacent_difference advance allocate_unique async/copy async/for_each async/reduce async/scan async/sort
-async/transform binary_search copy count device_allocator device_delete device_free device_malloc
-device_malloc_allocator device_new device_ptr device_reference device_vector equal event execution_policy extrema
-fill find for_each future gather generate host_vector inner_product logical memory merge mismatch partition
-per_device_resource reduce remove replace reverse scan scatter sequence set_operations shuffle sort swap_ranges
-system_error system/cuda/execution_policy system/cuda/vector system/cpp/execution_policy system/omp/execution_policy
-tabulate transform transform_reduce transform_scan uninitialized_copy uninitialized_fill unique universal_allocator
-universal_ptr universal_vector zip_function"""
-_LAUNCHING_CUB = """
-adjacent_difference copy for histogram memcpy merge merge_sort partition radix_sort reduce run_length_encode scan
-segmented_radix_sort segmented_reduce segmented_sort select spmv topk transform"""
-_LAUNCHING = (
-    *(f"thrust/{name}.h" for name in _LAUNCHING_THRUST.split()),
-    *(f"cub/device/device_{name}.cuh" for name in _LAUNCHING_CUB.split()),
-    "cub/util_allocator.cuh",
-    "cub/grid/grid_barrier.cuh",
-)
+_LAUNCHING = read("launching.txt").split()
 _COLLECTIVES = re.compile(r"\b(?:Block|Warp|Thread)[A-Z]\w*")
 # Headers whose device half CUDA's own library has under another name.
 _FORWARDED = """
@@ -112,7 +79,7 @@ def collectives(source: str, folder: Path) -> str:
 @functools.lru_cache(maxsize=2)
 def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     """Return the in-memory headers by name; `forward` where CUDA's own may stand for the standard library's."""
-    hosts = (*_HOST_ONLY.split(), *LIBRARIES, *_LAUNCHING)
+    hosts = (*_HOST_ONLY, *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
     texts |= {name: library_header(name) for name in _LIBRARY_TYPES}
     texts["cuda.h"] = read("cuda.h")

@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from cudabench.compile import stand_ins
 from cudabench.errors import UsageError
+
+if TYPE_CHECKING:
+    from cudabench.source.device_part import Host
 
 Backend = Literal["nvrtc", "nvcc"]
 LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
@@ -87,15 +90,23 @@ class Job:
         cls,
         source: str,
         filename: str,
-        arch: str,
-        defines: Mapping[str, str] | None,
-        include_dirs: Sequence[str],
-        names: Sequence[str],
+        *,
+        arch: str = "sm_90",
+        defines: Mapping[str, str] | None = None,
+        include_dirs: Sequence[str] = (),
+        names: Sequence[str] = (),
         std: str = "",
         machine_code: bool = False,
         debug: bool = False,
     ) -> Job:
-        """Check the arguments of `compiler.compile_ptx`. Raises UsageError for a bad architecture, macro, language."""
+        """Return what is to be compiled. Raises UsageError for a bad architecture, macro or language.
+
+        `filename` is what diagnostics and line information call the source; where it has a folder, files in that can
+        be included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f',
+        'ns::f', 'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for
+        them. `std` is the language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20. `debug`:
+        without optimisation.
+        """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
             raise UsageError(f"'{arch}' is no GPU architecture: write 'sm_' and the compute capability, such as sm_90.")
@@ -140,6 +151,21 @@ class Job:
         )
 
 
+@dataclass(frozen=True)
+class Text:
+    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
+
+    `headers` are by the name that an #include gives them; they win over files. hosts: functions for the host that are
+    declared only. bare: no host code is left, so that what stands without `__device__` is meant for the device.
+    """
+
+    source: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bare: bool = False
+    emptied: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
+
+
 class Refused(Exception):
     """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
 
@@ -155,22 +181,3 @@ class Refused(Exception):
         self.of_host = False
         self.by_assembler = False
         self.places: Callable[[], Mapping[int, tuple[str, int]]] = dict
-
-
-class Compiler(Protocol):
-    """One compiler, as the rule of `compiler` uses it."""
-
-    @property
-    def backend(self) -> Backend:
-        """Which one it is."""
-
-    def compile(
-        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
-    ) -> Compiled:
-        """Compile `source` in the place of the job's own text.
-
-        `headers` are texts by the name that an #include gives them; they win over files. `bare` says that the host's
-        part is left out, so that what stands without `__device__` is meant for the device; `standard` that CUDA's own
-        standard library, which is slow to compile, may stand for the host's. Raises Refused, and UsageError for a name
-        that no kernel has.
-        """

@@ -10,7 +10,7 @@ from cudabench.compile.diagnostics import undefined_names
 
 FOLDER = Path(__file__).parent / "headers"
 _TORCH = re.compile(r"(?:torch|ATen|c10)/.+\.(?:h|cuh|hpp)|THC/.+\.(?:h|cuh)|pybind11/.+\.h")
-_VECTORS = ("helper_math.h", "cutil_math.h")
+VECTORS = ("helper_math.h", "cutil_math.h")
 _REMOVED = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot", "saturate"])
 # The votes are still declared; it is the assembler that refuses them.
 _WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync' is not supported")
@@ -24,7 +24,7 @@ def read(name: str) -> str:
 
 def path(header: str) -> Path | None:
     """Return the file that stands for a header that is nowhere; None for one of which nothing is known."""
-    if PurePosixPath(header).name in _VECTORS:
+    if PurePosixPath(header).name in VECTORS:
         return FOLDER / "vector_math.h"
     return FOLDER / "torch.h" if _TORCH.fullmatch(header) else None
 
@@ -33,11 +33,6 @@ def text(header: str) -> str:
     """Return what stands for a header that is nowhere, '' for one of which nothing is known."""
     found = path(header)
     return read(found.name) if found else ""
-
-
-def is_whole(header: str) -> bool:
-    """Tell whether what stands for a header has all that it has."""
-    return PurePosixPath(header).name in _VECTORS
 
 
 def space(name: str) -> str:

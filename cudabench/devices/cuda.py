@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,11 +19,11 @@ import numpy as np
 from cudabench.compile import compiler, nvcc, toolkit
 from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
-from cudabench.devices import modules, peers, probe, protocol, tensor_maps
+from cudabench.devices import modules, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.cuda_arrays import CudaArray
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of
+from cudabench.devices.modules import packing
 from cudabench.devices.protocol import Work
-from cudabench.devices.textures import Objects, SurfaceObject, objects_of
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
 from cudabench.records.planned import Operation, Peer, Problem
@@ -40,7 +41,7 @@ PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # More launches than this become a CUDA graph, which is queued as one.
 MAX_QUEUED_LAUNCHES = 500
 
-CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)
 
 
 class Module:
@@ -49,7 +50,7 @@ class Module:
     def __init__(self, module: Any, compiled: Compiled, text: str) -> None:
         self.compiled = compiled
         self.variables: Sequence[protocol.Variable] = _variables(module, compiled.cubin, text)
-        self.ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        self.ptx = _ptx(compiled)
         self._module = module
         self._functions: dict[str, Any] = {}
 
@@ -96,30 +97,11 @@ class Module:
 
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
-        function = self.function(name)
-        with translated(f"asking what kernel '{name}' needs"):
-            return int(function.max_threads_per_block)
+        return int(self.resources(name).max_threads or 0)
 
 
-def packing(arguments: Sequence[Any]) -> list[Any]:
-    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
-    which the module struct, by which PyCUDA packs, does not do for bytes."""
-    types: list[Any] = []
-    offset = 0
-    for argument in arguments:
-        if isinstance(argument, ByValue):
-            gap = -offset % argument.align
-            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
-            offset += gap + len(argument.content)
-            continue
-        if isinstance(argument, TensorMap) and not argument.pointer:
-            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
-            continue
-        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
-        width = 8 if address else np.asarray(argument).dtype.itemsize
-        types.append("P" if address else np.asarray(argument).dtype)
-        offset += -offset % width + width
-    return types
+def _ptx(compiled: Compiled) -> str:
+    return compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
 
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
@@ -133,25 +115,20 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
     return tuple(found)
 
 
+@dataclass(frozen=True, eq=False)
 class Queued:
     """Work that queues launches on the stream, what it does, how many launches, and the surfaces that they read and
     write: arrays that the buffers are copied to before and from after them, which is not their work."""
 
-    def __init__(self, queue: Work, doing: str, launches: int = 1, surfaces: Sequence[SurfaceObject] = ()) -> None:
-        self.queue = queue
-        self.doing = doing
-        self.launches = launches
-        self.surfaces = surfaces
+    queue: Work
+    doing: str
+    launches: int = 1
+    surfaces: Sequence[SurfaceObject] = ()
 
     def __call__(self) -> None:
         """Queue."""
         with translated(self.doing):
             self.queue()
-
-
-def _surfaces(works: Sequence[Work]) -> list[SurfaceObject]:
-    """Return the surfaces of works, each once."""
-    return list(dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces))
 
 
 @contextmanager
@@ -228,7 +205,7 @@ class CudaDevice:
             self._sum = driver.mem_alloc(PAGE_BYTES)  # shared with nothing, and set back as a whole
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
-        self._board = probe.board(self.info.uuid)
+        self._board = nvml.board(self.info.uuid)
 
     def __enter__(self) -> CudaDevice:
         return self
@@ -268,7 +245,7 @@ class CudaDevice:
             std=source.std,
             build=build,
         )
-        ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        ptx = _ptx(compiled)
         if (clusters or modules.wants_the_driver(ptx)) and compiled.cubin:
             module = modules.Module(self._cuda, compiled.cubin, ptx)
         else:
@@ -348,17 +325,8 @@ class CudaDevice:
         return None if found is None else int(found)
 
     def other_processes(self) -> list[str]:
-        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none where NVML is not
-        installed or does not know."""
-        found = None if self._board is None else self._board.ask("nvmlDeviceGetComputeRunningProcesses")
-        if found is None:
-            return []
-        running = [int(one.pid) for one in found]
-        if os.getpid() in running:
-            return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
-        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
-        # number here is another.
-        return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
+        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none without NVML."""
+        return self._board.other_processes() if self._board else []
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -398,12 +366,9 @@ class CudaDevice:
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
         """Return a function that queues the filling of memory with a byte."""
-
-        def work() -> None:
-            if nbytes:
-                self._driver.memset_d8_async(pointer, byte, nbytes, self._stream)
-
-        return Queued(work, "filling memory")
+        return Queued(
+            lambda: nbytes and self._driver.memset_d8_async(pointer, byte, nbytes, self._stream), "filling memory"
+        )
 
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest of memory, by a kernel behind all that is queued."""
@@ -439,12 +404,11 @@ class CudaDevice:
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
-        blocks = max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS)))
-
-        def work() -> None:
-            self._demote.prepared_async_call((blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes)
-
-        return Queued(work, "setting the L2 cache back")
+        blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
+        return Queued(
+            lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
+            "setting the L2 cache back",
+        )
 
     # Launch and time --------------------------------------------------------------------------------------------
 
@@ -454,11 +418,16 @@ class CudaDevice:
         call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
-        objects = objects_of(self._cuda, (a for launch in launches for a in launch.arguments), pointers, self._arrays)
-        maps = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, TensorMap))
-        encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
-        tables = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, Rows))
-        encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
+        passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
+        objects = objects_of(self._cuda, passed, pointers, self._arrays)
+        given: dict[Any, Any] = {argument: found.handle for argument, found in objects.items()}
+        for argument in passed:
+            if isinstance(argument, TensorMap):
+                content = encoded(self._cuda, argument, pointers[argument.buffer])
+                given[argument] = self._kept(np.frombuffer(content, np.uint8)) if argument.pointer else content
+            elif isinstance(argument, Rows):
+                pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
+                given[argument] = self._kept((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -469,12 +438,10 @@ class CudaDevice:
             arguments = [
                 pointers[a]
                 if isinstance(a, str)
-                else objects.handle(a)
-                if isinstance(a, (Surface, Texture))
-                else encoded[a]
-                if isinstance(a, (Rows, TensorMap))
                 else a.pointing(pointers)
                 if isinstance(a, ByValue)
+                else given[a]
+                if isinstance(a, OVER_BUFFERS)
                 else a
                 for a in launch.arguments
             ]
@@ -491,26 +458,27 @@ class CudaDevice:
 
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
-        bound = Queued(self._graph(queue), doing) if graph else Queued(queue, doing, len(calls))
-        if not objects.textures and not objects.surfaces:
+        bound = (
+            Queued(modules.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            if graph
+            else Queued(queue, doing, len(calls))
+        )
+        if not objects:
             return bound
-        surfaces = list(dict.fromkeys(objects.surfaces.values()))
-        return Queued(self._filled(objects, bound), doing, bound.launches, surfaces)
+        unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
 
-    def _tensor_map(self, tensor: TensorMap, pointer: int) -> Any:
-        """Return a tensor map as an argument: its bytes, or where they lie in memory as long as this device lives."""
-        content = tensor_maps.encoded(self._cuda, tensor, pointer)
-        if not tensor.pointer:
-            return content
-        place = self.allocate(len(content))
-        self.upload(place, np.frombuffer(content, np.uint8))
-        return place
+        def filled(held: Any = objects) -> None:  # the objects live as long as the work
+            while unfilled:  # before the first launch: buffers may get their inputs until then
+                unfilled.pop().fill(self._stream.handle)
+            bound()
 
-    def _rows(self, rows: Rows, pointer: int) -> Any:
-        """Return where the pointers to a buffer's rows lie in memory, as long as this device lives."""
-        table = np.uint64(pointer) + np.arange(rows.count, dtype=np.uint64) * np.uint64(rows.pitch)
-        place = self.allocate(table.nbytes)
-        self.upload(place, table.view(np.uint8))
+        surfaces = [one for one in objects.values() if isinstance(one, SurfaceObject)]
+        return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
+
+    def _kept(self, content: np.ndarray) -> int:
+        """Return where bytes lie in memory as long as this device lives."""
+        place = self.allocate(content.nbytes)
+        self.upload(place, content)
         return place
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
@@ -529,44 +497,6 @@ class CudaDevice:
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
-    def _filled(self, objects: Objects, work: Work) -> Work:
-        """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
-        left = list(objects.textures.values())
-
-        def filled(held: Objects = objects) -> None:  # as long as the work is there
-            while left:
-                left.pop().fill(self._stream.handle)
-            work()
-
-        return filled
-
-    def _graph(self, queue: Work) -> Work:
-        """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
-
-        PyCUDA has no graphs, so the driver is asked itself. The graph lives as long as the context.
-        """
-        graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
-
-        def stream() -> ctypes.c_void_p:
-            return ctypes.c_void_p(self._stream.handle)
-
-        def call(name: str, *arguments: Any) -> None:
-            status = getattr(self._cuda, name)(*arguments)
-            if status:
-                raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
-
-        call("cuStreamBeginCapture_v2", stream(), ctypes.c_int(CAPTURE_THREAD_LOCAL))
-        try:
-            queue()
-        except BaseException:
-            self._cuda.cuStreamEndCapture(stream(), ctypes.byref(graph))  # whose own error would hide this one
-            raise
-        call("cuStreamEndCapture", stream(), ctypes.byref(graph))
-        call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
-        call("cuGraphDestroy", graph)
-        call("cuGraphUpload", ready, stream())
-        return lambda: call("cuGraphLaunch", ready, stream())
-
     @translated("making a stream")
     def use_stream(self, number: int) -> None:
         """Queue on another stream from now on; nothing may be under way."""
@@ -576,22 +506,26 @@ class CudaDevice:
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return a function that queues a device-to-device copy."""
+        return Queued(
+            lambda: self._driver.memcpy_dtod_async(target, source, nbytes, self._stream), "copying on the GPU"
+        )
 
-        def work() -> None:
-            self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
-
-        return Queued(work, "copying on the GPU")
+    @contextmanager
+    def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
+        """Queue the copies to the surfaces of works, each once, before what is queued within, and back behind it."""
+        surfaces = dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces)
+        for surface in surfaces:
+            surface.fill(self._stream.handle)
+        yield
+        for surface in surfaces:
+            surface.empty(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
         with translated(doing):
-            surfaces = _surfaces([work])
-            for surface in surfaces:
-                surface.fill(self._stream.handle)
-            work()
-            self._stream.synchronize()
-            for surface in surfaces:
-                surface.empty(self._stream.handle)
+            with self._on_surfaces([work]):
+                work()
+                self._stream.synchronize()
             self._stream.synchronize()
 
     def alive(self) -> bool:
@@ -615,28 +549,24 @@ class CudaDevice:
         with translated("timing the kernel"):
             for work in before:
                 work()
-            surfaces = _surfaces(works)
-            for surface in surfaces:
-                surface.fill(self._stream.handle)
-            self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
-            if cache == "cold" and self._flush_bytes:
-                if self._flush is None:
-                    self._flush = self._driver.mem_alloc(self._flush_bytes)
-                self._cuda.cuCtxResetPersistingL2Cache()
-                self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
-            if blocked:
-                self._flag[:] = 0
-                self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
-            try:
-                self._start.record(self._stream)
-                for work in works:
-                    work()
-                self._stop.record(self._stream)
-            finally:
-                self._flag[0] = 1
-            self._stop.synchronize()
-            for surface in surfaces:
-                surface.empty(self._stream.handle)
+            with self._on_surfaces(works):
+                self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
+                if cache == "cold" and self._flush_bytes:
+                    if self._flush is None:
+                        self._flush = self._driver.mem_alloc(self._flush_bytes)
+                    self._cuda.cuCtxResetPersistingL2Cache()
+                    self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
+                if blocked:
+                    self._flag[:] = 0
+                    self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
+                try:
+                    self._start.record(self._stream)
+                    for work in works:
+                        work()
+                    self._stop.record(self._stream)
+                finally:
+                    self._flag[0] = 1
+                self._stop.synchronize()
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
@@ -648,10 +578,3 @@ def _primary_context(device: Any, index: int, flags: int) -> Any:
     context = device.retain_primary_context()
     context.push()
     return context
-
-
-def _process_name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "another user's or container's"

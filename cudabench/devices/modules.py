@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import DeviceError
+from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
 
 # cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 PORTABLE_CLUSTER = 8  # blocks; more only where a kernel is allowed to
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
+CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
+
+
+def packing(arguments: Sequence[Any]) -> list[Any]:
+    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
+    which the module struct, by which PyCUDA packs, does not do for bytes."""
+    types: list[Any] = []
+    offset = 0
+    for argument in arguments:
+        if isinstance(argument, ByValue):
+            gap = -offset % argument.align
+            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
+            offset += gap + len(argument.content)
+            continue
+        if isinstance(argument, TensorMap) and not argument.pointer:
+            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
+            continue
+        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
+        width = 8 if address else np.asarray(argument).dtype.itemsize
+        types.append("P" if address else np.asarray(argument).dtype)
+        offset += -offset % width + width
+    return types
 
 
 def wants_the_driver(ptx: str) -> bool:
@@ -153,6 +176,31 @@ class Module:
         )
         check(self._driver, status, symbol)
         return int(pointer.value), int(nbytes.value)
+
+
+def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], object]) -> Callable[[], None]:
+    """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
+
+    The graph lives as long as the context; `stream` is PyCUDA's, of the moment.
+    """
+    made, ready = c_void_p(), c_void_p()
+
+    def call(name: str, *arguments: Any) -> None:
+        status = getattr(driver, name)(*arguments)
+        if status:
+            raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
+
+    call("cuStreamBeginCapture_v2", c_void_p(stream()), c_int(CAPTURE_THREAD_LOCAL))
+    try:
+        queue()
+    except BaseException:
+        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(made))  # whose own error would hide this one
+        raise
+    call("cuStreamEndCapture", c_void_p(stream()), ctypes.byref(made))
+    call("cuGraphInstantiateWithFlags", ctypes.byref(ready), made, ctypes.c_ulonglong(0))
+    call("cuGraphDestroy", made)
+    call("cuGraphUpload", ready, c_void_p(stream()))
+    return lambda: call("cuGraphLaunch", ready, c_void_p(stream()))
 
 
 def check(driver: ctypes.CDLL, status: int, what: str) -> None:

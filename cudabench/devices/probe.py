@@ -14,7 +14,7 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 from cudabench.errors import NotEnoughMemory
 from cudabench.records.results import DeviceInfo
@@ -76,17 +76,17 @@ def driver() -> Part:
     if not count.value:
         return Part("driver", problem="the NVIDIA driver finds no GPU", repair="check with nvidia-smi")
     cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
-    kernel_module = _kernel_module_version()
+    kernel_module = _found("/proc/driver/nvidia/version", r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
     return Part("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
 
 
-def _kernel_module_version() -> str | None:
+def _found(path: str, pattern: str) -> str | None:
+    """Return what a pattern finds in a file of the system, None where there is no such file or text."""
     try:
-        text = Path("/proc/driver/nvidia/version").read_text()
+        match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
     except OSError:
         return None
-    match = re.search(r"\s(\d{3}\.\d+(?:\.\d+)?)\s", text)
-    return match[1] if match else None
+    return match[1].strip() if match else None
 
 
 @cache
@@ -123,7 +123,7 @@ def gpu(index: int) -> DeviceInfo:
         peak_gbps=2 * memory_khz * 1e3 * bus_bits / 8 / 1e9 if memory_khz and bus_bits else None,
         clocks={"sm_mhz": attribute(CLOCK_RATE_KHZ) // 1000, "memory_mhz": memory_khz // 1000},
         driver=driver().version,
-        uuid=_uuid_text(uuid.raw),
+        uuid=f"GPU-{UUID(bytes=uuid.raw)}",
         memory_bytes=memory.value,
         index=index,
     )
@@ -136,11 +136,6 @@ def pci_address(index: int) -> str | None:
         return None
     failed = library.cuDeviceGetPCIBusId(address, len(address), device)
     return None if failed else address.value.decode()
-
-
-def _uuid_text(raw: bytes) -> str:
-    text = raw.hex()
-    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 @cache
@@ -170,42 +165,6 @@ def pycuda() -> Part:
 def nvml() -> Part:
     """Return NVIDIA's management library for Python, which reads clocks while measuring."""
     return _package("NVML", "pynvml", "nvidia-ml-py", "pip install nvidia-ml-py")
-
-
-def management() -> Any:
-    """Return NVML's module, started; None where the package or the library is not installed, or it does not start."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # NVMLError has a subclass for each reason
-        return None
-    return pynvml
-
-
-@dataclass(frozen=True)
-class Board:
-    """A card as NVML knows it, by the module and its handle; None is what it does not tell."""
-
-    nvml: Any
-    handle: Any
-
-    def ask(self, function: str, *arguments: Any) -> Any:
-        """Return what a function of NVML says of the card; a word that begins with NVML_ is the constant's name."""
-        try:
-            constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
-            return getattr(self.nvml, function)(self.handle, *constants)
-        except Exception:  # NVMLError has a subclass for each reason, and an old library lacks functions
-            return None
-
-
-def board(uuid: str | None) -> Board | None:
-    """Return the card of a UUID, or None where NVML is not there or does not know it."""
-    nvml = None if uuid is None else management()
-    try:
-        return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
-    except Exception:  # as above
-        return None
 
 
 def _package(name: str, module: str, distribution: str, repair: str) -> Part:
@@ -255,16 +214,7 @@ def host() -> Mapping[str, object]:
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "cpu": _cpu_name(),
+        "cpu": _found("/proc/cpuinfo", r"^model name\s*:\s*(.+)$") or platform.processor(),
         "cpu_count": os.cpu_count(),
         "python": platform.python_version(),
     }
-
-
-def _cpu_name() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return match[1].strip() if match else platform.processor()

@@ -8,8 +8,9 @@ clock from one that is slow at the same clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -17,11 +18,10 @@ from typing import Literal
 import numpy as np
 
 from cudabench.fleet import place, reading
-from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Rows, Sums, limit
+from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
-IN_MEMORY = 10_000  # shards that are summed without DuckDB
 LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
 PEEKED = 20  # files of a folder that are asked when it was written
 UNKNOWN_MODEL = "unknown card"
@@ -56,10 +56,10 @@ class Report:
     """Folders, oldest first, and the sums over them; `findings` and `dots` are of the last."""
 
     folders: list[Folder]
-    sums: Sums
-    ids: Numbered
-    models: Numbered
-    labels: Numbered
+    sums: Sums = field(default_factory=Sums)
+    ids: Numbered = field(default_factory=Numbered)
+    models: Numbered = field(default_factory=Numbered)
+    labels: Numbered = field(default_factory=Numbered)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
         """Return what the shards say. `expected` are ids of cards that should be there."""
@@ -78,7 +78,7 @@ class Report:
             damaged=tuple(folder.damaged),
         )
 
-    def dots(self) -> Dots:
+    def dots(self) -> Table:
         """Return the ratio of every kernel on every card."""
         return self.sums.dots(len(self.folders) - 1)
 
@@ -95,133 +95,104 @@ class Report:
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
-        found = {}
-        unread = {each.file: each.reason for each in last.damaged}
+        unread = {each.file: f"its shard cannot be read: {each.reason}" for each in last.damaged}
+        found: dict[str, Card] = {}
         for folder in earlier:
-            for card in folder.cards.values():
-                if card.id not in last.cards and (card.status != "missing" or card.id.startswith(("GPU-", "MIG-"))):
-                    why = unread.get(place.file_name(card.id))
-                    reason = (
-                        f"its shard cannot be read: {why}" if why else f"it is in {folder.path} and not in {last.path}"
-                    )
-                    found[card.id] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
+            for name, card in folder.cards.items():
+                if name not in last.cards and (card.status != "missing" or name.startswith(("GPU-", "MIG-"))):
+                    reason = unread.get(place.file_name(name), f"it is in {folder.path} and not in {last.path}")
+                    found[name] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
             if name not in last.cards and name not in found:
-                why = unread.get(place.file_name(name))
-                reason = f"its shard cannot be read: {why}" if why else "it is expected and has no shard"
+                reason = unread.get(place.file_name(name), "it is expected and has no shard")
                 found[name] = Card(name, "missing", reason)
         return found
 
-    def _measurements(self, folder: int, rule: Rule) -> list[Measurement]:
-        sums = self.sums.groups(folder, rule)
-        found = []
-        for at in range(len(sums.label)):
-            label = self._label(sums.label[at])
-            mad, cards = float(sums.mad[at]), int(sums.cards[at])
-            found.append(
-                Measurement(
-                    model=str(self.models.names[sums.model[at]]),
-                    operation=label.operation,
-                    kernel=label.kernel,
-                    problem=label.problem,
-                    unit=label.unit,
-                    less_is_better=label.less_is_better,
-                    cards=cards,
-                    median=_value(label, float(sums.median[at])),
-                    mad=mad,
-                    limit=float(limit(mad, rule)) if cards >= FEWEST else None,
-                    slow=int(sums.slow[at]),
-                    worst=float(sums.worst[at]),
-                    worst_card=str(self.ids.names[sums.worst_card[at]]),
-                )
+    def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
+        for row in self.sums.groups(folder, rule):
+            label, mad, cards = self._label(row.label), float(row.mad), int(row.cards)
+            yield Measurement(
+                model=str(self.models.names[row.model]),
+                operation=label.operation,
+                kernel=label.kernel,
+                problem=label.problem,
+                unit=label.unit,
+                less_is_better=label.less_is_better,
+                cards=cards,
+                median=_value(label, float(row.median)),
+                mad=mad,
+                limit=float(limit(mad, rule)) if cards >= FEWEST else None,
+                slow=int(row.slow),
+                worst=float(row.worst),
+                worst_card=str(self.ids.names[row.worst_card]),
             )
-        return found
 
     def _slow(self, rule: Rule, cards: dict[str, Card]) -> list[SlowCard]:
         last = len(self.folders) - 1
-        sums, typical = self.sums.beyond(last, rule), self.sums.typical(last)
-        if not len(sums.card):
-            return []
+        labels_of = {int(row.card): int(row.labels) for row in self.sums.typical(last)}
         usual = usual_clocks(cards.values())
-        labels_of = dict(zip(typical.card.tolist(), typical.labels.tolist(), strict=True))
-        starts = np.flatnonzero(np.append(True, np.diff(sums.card) != 0))
         found = []
-        for start, end in zip(starts, [*starts[1:], len(sums.card)], strict=True):
-            card = cards[str(self.ids.names[sums.card[start]])]
-            clock = clock_ratio(card, usual)
+        for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
+            card = cards[str(self.ids.names[number])]
+            clock, load = clock_ratio(card, usual), card.load
             rows = []
-            for at in range(start, end):
-                label, ratio, mad = self._label(sums.label[at]), float(sums.ratio[at]), float(sums.mad[at])
+            for row in group:
+                label, ratio, mad = self._label(row.label), float(row.ratio), float(row.mad)
                 rows.append(
                     Slow(
-                        label.operation, label.kernel, label.problem, _value(label, float(sums.cost[at])), ratio,
+                        label.operation, label.kernel, label.problem, _value(label, float(row.cost)), ratio,
                         (ratio - 1) / (MAD_TO_SIGMA * mad) if mad else None, None if clock is None else ratio / clock,
                     )
                 )  # fmt: skip
-            load = card.load
             found.append(
                 SlowCard(
                     card.id, cause(rows, clock, rule), load.sm_mhz if load else None,
                     usual.get(card.model or "", (None, None))[0], load.throttle if load else (), tuple(rows),
-                    labels_of[int(sums.card[start])],
+                    labels_of[number],
                 )
             )  # fmt: skip
         return sorted(found, key=lambda each: -each.kernels[0].ratio)
 
-    def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> list[Group]:
-        typical = self.sums.typical(folder)
-        ratios = dict(zip(typical.card.tolist(), typical.ratio.tolist(), strict=True))
+    def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
+        ratios = {str(self.ids.names[row.card]): float(row.ratio) for row in self.sums.typical(folder)}
         kinds: tuple[Literal["model", "rack", "host"], ...] = ("model", "rack", "host")
-        found = []
         for kind in kinds:
             members: dict[str, list[Card]] = {}
             for card in cards.values():
-                name = getattr(card, kind)
-                if name is not None:
+                if (name := getattr(card, kind)) is not None:
                     members.setdefault(name, []).append(card)
             for name, group in sorted(members.items()):
-                known = [r for card in group if (r := ratios.get(self.ids.numbers.get(card.id, -1))) is not None]
-                found.append(
-                    Group(
-                        kind, name, sum(card.status == "ok" for card in group), sum(card.id in slow for card in group),
-                        sum(card.status != "ok" for card in group), median(known) if known else None,
-                    )
-                )  # fmt: skip
-        return found
+                known = [ratios[card.id] for card in group if card.id in ratios]
+                right = sum(card.status == "ok" for card in group)
+                slow_ones = sum(card.id in slow for card in group)
+                yield Group(kind, name, right, slow_ones, len(group) - right, median(known) if known else None)
 
     def _slowing(self, last: int, rule: Rule) -> list[Slowing]:
-        sums = self.sums.changes(last, rule)
-        worst: dict[int, tuple[int, float]] = {}
-        for card, label, change in zip(sums.card.tolist(), sums.label.tolist(), sums.change.tolist(), strict=True):
-            if card not in worst or change > worst[card][1]:
-                worst[card] = (label, change)
-        if not worst:
-            return []
-        past = []
-        for folder in range(last + 1):
-            dots = self.sums.dots(folder, worst)
-            rows = zip(dots.card.tolist(), dots.label.tolist(), dots.ratio.tolist(), strict=True)
-            past.append({(card, label): ratio for card, label, ratio in rows})
+        worst: dict[int, Table] = {}
+        for row in self.sums.changes(last, rule):
+            if row.card not in worst or row.change > worst[row.card].change:
+                worst[int(row.card)] = row
+        past = [
+            {(row.card, row.label): float(row.ratio) for row in self.sums.dots(folder, worst)}
+            for folder in range(last + 1 if worst else 0)
+        ]
         found = []
-        for card, (number, change) in worst.items():
-            label = self._label(number)
-            ratios = tuple(ratio.get((card, number)) for ratio in past)
+        for card, row in worst.items():
+            label, ratios = self._label(row.label), tuple(ratio.get((card, row.label)) for ratio in past)
             name = str(self.ids.names[card])
-            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, change))
+            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
         return sorted(found, key=lambda each: -each.change)
 
 
-def load(paths: Sequence[Path], in_memory: int = IN_MEMORY) -> Report:
-    """Return a report of folders of shards; more shards than `in_memory` are summed on disk.
+def load(paths: Sequence[Path]) -> Report:
+    """Return a report of folders of shards, in the order of their shards' times, where each has one.
 
-    The folders are put in the order of their shards' times, where each has one. Raises CudabenchError where a folder
-    cannot be read, and where many shards need DuckDB and it is not there.
+    Raises CudabenchError where a folder cannot be read.
     """
     names = {path: reading.listed(path) for path in paths}
     times = {path: _written(path, files) for path, files in names.items()}
     order = sorted(names, key=lambda path: times[path]) if all(times.values()) else [*names]
-    sums: Sums = InMemory() if sum(map(len, names.values())) <= in_memory else OnDisk()
-    report = Report([Folder(path) for path in order], sums, Numbered(), Numbered(), Numbered())
+    report = Report([Folder(path) for path in order])
     for number, path in enumerate(order):
         files = frozenset(names[path])
         for chunk in reading.read(path, names[path]):
@@ -255,15 +226,12 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
         cards.append(report.ids[found.card.id])
         models.append(report.models[found.card.model or UNKNOWN_MODEL])
     folder.damaged += chunk.damaged
-    counts = np.array([found.values for found in chunk.cards], np.int64)
+    counts = np.array(chunk.counts, np.int64)
     of_kept = np.array(kept, bool)  # without a card, too
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
-    rows = len(labels)
-    report.sums.add(
-        Rows(np.full(rows, number), np.repeat(np.array(cards, np.int64), counts),
-             np.repeat(np.array(models, np.int64), counts), labels, chunk.cost[chosen])
-    )  # fmt: skip
+    card, model = (np.repeat(np.array(numbers, np.int64), counts) for numbers in (cards, models))
+    report.sums.add(number, card, model, labels, chunk.cost[chosen])
 
 
 def _value(label: reading.Label, cost: float) -> float:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -24,11 +23,10 @@ from numpy.typing import NDArray
 
 from cudabench.cards import KINDS
 from cudabench.errors import CudabenchError
-from cudabench.records.file import SCHEMA
+from cudabench.records import file as files
 from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
 from cudabench.system import children, interrupts, outputs
-from cudabench.system.reading import parse_json
 
 parsed: Callable[[bytes], Any] = json.loads
 with contextlib.suppress(ImportError):  # a third of the time; what it refuses, such as NaN, is read by json after all
@@ -39,6 +37,7 @@ with contextlib.suppress(ImportError):  # a third of the time; what it refuses, 
 MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
 MOST_TEXT = 200  # characters of a name
 MOST_NAMES = 20  # of a size's parameters, and of Slurm's variables
+MOST_NAMED = 5  # kernels in a reason
 MOST_KERNELS = 10_000  # of a shard
 LEAST = 1e-30  # of a value; its inverse is finite too
 CHUNK = 500  # files that a process reads at a time
@@ -58,43 +57,32 @@ class Label(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A right value of a kernel or ceiling."""
+    """A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a
+    slower card."""
 
     label: Label
-    value: float
-
-    @property
-    def cost(self) -> float:
-        """Return the value, or its inverse where more is better: a larger cost is a slower card."""
-        return self.value if self.label.less_is_better else 1 / self.value
+    cost: float
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One card in one file, and when it was measured."""
+    """One card in one file, and when it was measured; `values` go into the columns of a chunk."""
 
     file: str
     card: Card
-    values: tuple[Value, ...]
     simulated: bool
     utc: str
-
-
-class Found(NamedTuple):
-    """A card of a chunk, in which file, and how many of the chunk's values are its own."""
-
-    file: str
-    card: Card
-    values: int
-    simulated: bool
+    values: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What some files hold: their cards, the cards' costs one card after the other as columns (`label` counts in
-    `labels`), and the files that are no shards. As columns they travel between processes at a tenth of the time."""
+    """What some files hold: their cards, how many costs each has, these one card after the other as columns (`label`
+    counts in `labels`), and the files that are no shards. As columns they travel between processes at a tenth of the
+    time."""
 
-    cards: list[Found]
+    cards: list[Shard]
+    counts: list[int]
     damaged: list[Damaged]
     labels: list[Label]
     label: NDArray[np.int64]
@@ -163,7 +151,8 @@ def _processors() -> int:
 
 def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
     folder, names = chunk
-    cards: list[Found] = []
+    cards: list[Shard] = []
+    counts: list[int] = []
     damaged: list[Damaged] = []
     numbers: dict[Label, int] = {}
     label: list[int] = []
@@ -175,11 +164,12 @@ def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
             damaged.append(Damaged(name, str(error)))
             continue
         for each in found:
-            cards.append(Found(name, each.card, len(each.values), each.simulated))
+            cards.append(replace(each, values=()))
+            counts.append(len(each.values))
             for value in each.values:
                 label.append(numbers.setdefault(value.label, len(numbers)))
                 cost.append(value.cost)
-    return Chunk(cards, damaged, [*numbers], np.array(label, np.int64), np.array(cost, np.float64))
+    return Chunk(cards, counts, damaged, [*numbers], np.array(label, np.int64), np.array(cost, np.float64))
 
 
 def content(path: str) -> bytes:
@@ -225,66 +215,43 @@ def shards(name: str, text: bytes) -> list[Shard]:
         own = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
-        status, reason = _judged(own, ceilings)
+        status, reason = judged([*own, *ceilings])
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
         values = () if simulated else (*_times(own), *_ceilings(ceilings))
-        found.append(Shard(name, card, values, simulated, utc))
+        found.append(Shard(name, card, simulated, utc, values))
     return found
 
 
 def _document(text: bytes) -> dict[str, Any]:
     try:
-        document = parsed(text)
-    except (ValueError, RecursionError):
-        document = _slowly_parsed(text)
-    schema = document.get("schema") if isinstance(document, dict) else None
-    known = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII) if isinstance(schema, str) else None
-    if not known or not isinstance(document.get("results"), list):
-        raise Unreadable("it is no results file of cudabench")
-    if int(known[1]) > int(SCHEMA.partition("/")[2]):
-        raise Unreadable(f"its schema is {schema}, newer than {SCHEMA}")
-    return dict(document)
-
-
-def _slowly_parsed(text: bytes) -> Any:
-    """Return what JSON holds, or say why it is none. Raises Unreadable."""
-    if not text.strip():
-        raise Unreadable("it is empty")
-    try:
-        return parse_json(text)
-    except RecursionError:
-        raise Unreadable("its JSON is nested too deeply") from None
+        try:
+            document = files.checked(parsed(text), "it")
+        except (ValueError, RecursionError):
+            document = files.document_of(text.decode(), "it")
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-        raise Unreadable("it is cut off" if cut else f"it is no JSON (line {error.lineno}: {error.msg})") from None
-    except ValueError as error:
-        raise Unreadable(str(error)) from None
+    except CudabenchError as error:
+        raise Unreadable(str(error).removesuffix(".")) from None
+    if not isinstance(document.get("results"), list):
+        raise Unreadable("it is no results file of cudabench")
+    return document
 
 
-def _judged(
-    results: Sequence[Mapping[str, Any]], ceilings: Sequence[Mapping[str, Any]]
-) -> tuple[CardStatus, str | None]:
-    """Return what the results say of a card, whatever it is called in the file."""
-
-    def named(status: str, word: str) -> str:
-        names = [_text(row.get("kernel")) or _text(row.get("name")) or "?" for row in (*results, *ceilings)]
-        rows = [n for n, row in zip(names, (*results, *ceilings), strict=True) if row.get("status") == status]
-        return f"{word}: {', '.join(rows[:5])}{', ...' if len(rows) > 5 else ''}"
-
-    statuses = {row.get("status") for row in (*results, *ceilings) if isinstance(row.get("status"), str)}
-    if "wrong" in statuses:
-        return "wrong", named("wrong", "wrong")
-    if "failed" in statuses:
-        return "failed", named("failed", "failed")
-    unproven = [row for row in results if row.get("status") == "ok" and not _object(row.get("verification"))]
-    if unproven:
-        return (
-            "unverified",
-            f"compared with nothing: {', '.join(str(_text(row.get('kernel'))) for row in unproven[:5])}",
-        )
+def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
+    """Return what results and ceilings say of their card, and why it is not well."""
+    named: dict[Any, list[str]] = {}
+    for row in rows:
+        status = row.get("status") if isinstance(row.get("status"), str) else ""
+        if status == "ok" and "unit" not in row and not _object(row.get("verification")):
+            status = "unverified"
+        named.setdefault(status, []).append(_text(row.get("kernel")) or _text(row.get("name")) or "?")
+    worst: tuple[tuple[CardStatus, str], ...] = (
+        ("wrong", "wrong"), ("failed", "failed"), ("unverified", "compared with nothing"),
+    )  # fmt: skip
+    for status, word in worst:
+        if names := named.get(status):
+            return status, f"{word}: {', '.join(names[:MOST_NAMED])}{', ...' * (len(names) > MOST_NAMED)}"
     return "ok", None
 
 
@@ -297,9 +264,7 @@ def _card(given: Mapping[str, Any], device: Mapping[str, Any], host: str | None,
         reason=_text(given.get("reason"), 500),
         model=_text(given.get("model")) or _text(device.get("name")),
         host=_text(given.get("host")) or host,
-        rack=_text(given.get("rack")),
-        pci_address=_text(given.get("pci_address")),
-        serial=_text(given.get("serial")),
+        **{name: _text(given.get(name)) for name in ("rack", "pci_address", "serial")},
         exit_code=_whole(given.get("exit_code")),
         load=_plain_record(Load, given.get("load")),
         health=_plain_record(Health, given.get("health")),
@@ -370,12 +335,7 @@ def _ceilings(ceilings: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         if row.get("status", "ok") == "ok" and row.get("source", "measured") == "measured" and value and value > LEAST:
             kind = KINDS.get(name)
             less = kind.less_is_better if kind else unit == "s" or unit.startswith("J/")
-            yield Value(_ceiling(name, unit, less), value)
-
-
-@lru_cache(maxsize=10_000)
-def _ceiling(name: str, unit: str, less_is_better: bool) -> Label:
-    return Label("ceilings", name, "", unit, less_is_better)
+            yield Value(Label("ceilings", name, "", unit, less), value if less else 1 / value)
 
 
 def _object(value: Any) -> dict[str, Any]:

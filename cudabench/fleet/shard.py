@@ -7,6 +7,7 @@ too, which says so. An interrupted run leaves none: nothing was found out about 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudabench.devices import probe
+from cudabench.devices import nvml, probe
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -29,8 +30,7 @@ from cudabench.errors import (
     EXIT_WRONG,
     CudabenchError,
 )
-from cudabench.fleet import place
-from cudabench.fleet.nvml import Nvml
+from cudabench.fleet import place, reading
 from cudabench.records import file as results
 from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
@@ -99,7 +99,7 @@ def visible(plan: Plan) -> list[Target]:
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
-def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str], nvml: Nvml) -> list[Card]:
+def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
     """Return the cards that should be there and are not: of `expected`, and of CUDA_VISIBLE_DEVICES."""
     if any(target.info is None for target in targets):
         return []
@@ -115,16 +115,13 @@ def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str], nvml:
         cards.append(_card(plan, uuid, "missing", reason=reason))
     numbers = [word for word in place.granted() if word.isdecimal()]
     if not targets and not missing:
-        cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=_none_visible()))
+        problem = probe.driver().problem
+        reason = f"no card is visible{f': {problem}' if problem else ''}"
+        cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=reason))
     elif len(numbers) > len(targets) > 0 and targets[0].info and ":" not in (plan.device or ""):
         reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, and CUDA sees {len(targets)}"
         cards.append(_card(plan, f"{plan.host}-missing", "missing", reason=reason))
     return cards
-
-
-def _none_visible() -> str:
-    problem = probe.driver().problem
-    return f"no card is visible: {problem}" if problem else "no card is visible"
 
 
 def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:
@@ -143,7 +140,6 @@ def run(
     leaves none, and the exit code is EXIT_TERMINATED. Raises CudabenchError where the folder cannot be written.
     """
     make_folder(plan.folder)
-    nvml = Nvml()
     targets = visible(plan)
     codes = []
 
@@ -151,10 +147,10 @@ def run(
         codes.append(written.exit_code)
         told(written)
 
-    for card in absent(plan, targets, expected, nvml):
+    for card in absent(plan, targets, expected):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
-        if not _together(plan, batch, nvml, note):
+        if not _together(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
     return worst(codes)
@@ -176,7 +172,7 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in SEVERITY if code in codes), max(codes, default=EXIT_OK))
 
 
-def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[[Written], None]) -> bool:
+def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], None]) -> bool:
     """Run the command on cards at once; return whether nobody ended a run."""
     runs: list[_Run] = []
     try:
@@ -186,15 +182,14 @@ def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[
         left = list(runs)
         while left:
             for each in left:
-                if each.target.info:
-                    nvml.look(each.target.id)
+                each.look()
             until = time.monotonic() + LOOK_S
             while time.monotonic() < until and not any(each.ended() for each in left):
                 time.sleep(0.02)
             for each in [each for each in left if each.ended()]:
                 left.remove(each)
                 if not each.interrupted():
-                    told(each.finish(nvml))
+                    told(each.finish())
         return not any(each.interrupted() for each in runs)
     finally:
         for each in runs:
@@ -206,6 +201,8 @@ class _Run:
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.target, self._plan = target, plan
+        self._board = nvml.board(target.id) if target.info else None
+        self._looks: list[dict[str, Any]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-shard-")
         self._file = Path(self._folder.name) / "results.json"
         self._said = Path(self._folder.name) / "stderr"
@@ -222,6 +219,11 @@ class _Run:
                 start_new_session=True,  # an interrupt reaches this process alone, which passes it on
             )
 
+    def look(self) -> None:
+        """Note how the card is now."""
+        if self._board:
+            self._looks.append(self._board.look())
+
     def ended(self) -> bool:
         """Tell whether the process has ended."""
         return self._process.poll() is not None
@@ -230,46 +232,37 @@ class _Run:
         """Tell whether somebody ended the process."""
         return self._process.returncode in INTERRUPTS
 
-    def finish(self, nvml: Nvml) -> Written:
+    def finish(self) -> Written:
         """Write the shard of a run that has ended."""
         code = self._process.returncode
-        document, file, fault = self._results()
-        status, reason = judge(file, code, fault or self._last_words())
         info = self.target.info
-        if file and file.device and info and file.device.timed and self.target.id.startswith("GPU-"):
-            if file.device.uuid != self.target.id:
-                status, reason = "failed", f"it was to run on this card and ran on {file.device.uuid}"
-        elif info and file and file.device and not file.device.timed:
+        document: dict[str, Any] = {"schema": results.SCHEMA, "results": []}
+        device = None
+        with contextlib.suppress(CudabenchError):
+            file = results.load(self._file)
+            document, device = file.document(), file.device
+        status, reason = judge(document, code, self._last_words())
+        if info and device and device.timed and self.target.id.startswith("GPU-"):
+            if device.uuid != self.target.id:
+                status, reason = "failed", f"it was to run on this card and ran on {device.uuid}"
+        elif info and device and not device.timed:
             status, reason = "failed", "it was simulated, since no GPU was visible by then"
-        pci, serial = (probe.pci_address(info.index or 0), nvml.serial(self.target.id)) if info else (None, None)
         card = _card(
             self._plan,
             self.target.id,
             status,
             reason=reason,
-            model=info.name if info else file.device.name if file and file.device else None,
-            pci_address=pci,
-            serial=serial,
+            model=getattr(info or device, "name", None),
+            pci_address=probe.pci_address(info.index or 0) if info else None,
+            serial=self._board.text("nvmlDeviceGetSerial") if self._board else None,
             exit_code=code,
-            load=nvml.load(self.target.id) if info else None,
-            health=nvml.health(self.target.id) if info else None,
+            load=nvml.load(self._looks),
+            health=self._board.health() if self._board else None,
         )
         if info and not document.get("device"):
             document["device"] = asdict(info)
         exit_code = {"ok": code, "unverified": code, "wrong": EXIT_WRONG}.get(status, code or EXIT_FAILED)
-        kernels = len(file.results) if file else 0
-        return _write(self._plan, card, document, EXIT_FAILED if exit_code < 0 else exit_code, kernels)
-
-    def _results(self) -> tuple[dict[str, Any], results.ResultsFile | None, str | None]:
-        """Return the results file as plain values and as records; without one, why."""
-        import json
-
-        try:
-            file = results.load(self._file)
-            document: dict[str, Any] = json.loads(self._file.read_bytes())
-            return document, file, None
-        except CudabenchError:
-            return {"schema": results.SCHEMA, "results": []}, None, self._last_words()
+        return _write(self._plan, card, document, EXIT_FAILED if exit_code < 0 else exit_code)
 
     def _last_words(self) -> str:
         text = self._said.read_text(errors="replace").strip()
@@ -290,32 +283,21 @@ class _Run:
         self._folder.cleanup()
 
 
-def judge(file: results.ResultsFile | None, exit_code: int, said: str) -> tuple[CardStatus, str | None]:
+def judge(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
     """Return what a run says of its card, and why it is not well; `said` is the run's last sentence."""
-    if file is None:
-        return "failed", said
-    rows: list[Any] = [*file.results, *getattr(file, "ceilings", ())]
-    named = {status: [_name(row) for row in rows if row.status == status] for status in ("ok", "wrong", "failed")}
-    if named["wrong"]:
-        return "wrong", f"wrong: {', '.join(named['wrong'])}"
-    if named["failed"] or not named["ok"]:
-        return "failed", f"failed: {', '.join(named['failed'])}: {said}" if named["failed"] else said
-    if exit_code == EXIT_WRONG:
-        return "wrong", said
+    rows = [*document["results"], *document.get("ceilings", ())]
+    status, reason = reading.judged(rows)
+    if status == "wrong":
+        return status, reason
+    if status == "failed" or all(row["status"] != "ok" for row in rows):
+        return "failed", f"{reason}: {said}" if reason else said
     if exit_code not in (EXIT_OK, EXIT_THRESHOLD):
-        return "failed", said
-    unproven = [row.kernel for row in file.results if row.status == "ok" and row.verification is None]
-    if unproven:
-        return "unverified", f"compared with nothing: {', '.join(unproven)}"
-    return "ok", said if exit_code == EXIT_THRESHOLD else None
+        return "wrong" if exit_code == EXIT_WRONG else "failed", said
+    return status, said if exit_code == EXIT_THRESHOLD and not reason else reason
 
 
-def _name(row: Any) -> str:
-    return str(getattr(row, "kernel", None) or row.name)
-
-
-def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int, kernels: int = 0) -> Written:
+def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int) -> Written:
     path = plan.folder / place.file_name(card.id)
     whole = {**document, "fleet": asdict(Fleet(card=card))}
     outputs.write_ours(path, results.document_text(whole).encode())
-    return Written(path, card, exit_code, kernels)
+    return Written(path, card, exit_code, len(document["results"]))

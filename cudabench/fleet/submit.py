@@ -18,11 +18,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal
 
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
+from cudabench.records.decode import Misfit, decode
 from cudabench.system import children, confined, interrupts, outputs
 from cudabench.system.reading import open_bytes, parse_json
 from cudabench.text import HARMFUL
@@ -63,6 +64,19 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What a folder keeps of its submission."""
+
+    words: tuple[str, ...]
+    device: str | None
+    quiet: bool
+    engine: Literal["slurm", "local"]
+    settings: dict[str, Any]
+    hold_s: float
+    tasks: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
 class Counts:
     """How a submission stands; `slow` is None before anything can be said."""
 
@@ -75,284 +89,7 @@ class Counts:
     slow: int | None
 
 
-class Engine(Protocol):
-    """What runs tasks."""
-
-    def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Submit tasks together and return the job of each."""
-
-    def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Return the state of jobs in Slurm's words; one that is not known is left out."""
-
-    def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """Cancel jobs: those that wait, and those that run if so asked."""
-
-    def finish(self) -> None:
-        """Leave nothing behind, when every task is done or has failed."""
-
-
-@dataclass
-class Submission:
-    """Tasks in a folder. `save` after every change lets `load` go on."""
-
-    plan: Plan
-    engine: Literal["slurm", "local"]
-    settings: dict[str, Any] = field(default_factory=dict)
-    hold_s: float = 60.0
-    entries: list[Entry] = field(default_factory=list)
-
-    def save(self) -> None:
-        """Write what is known."""
-        known = {
-            "words": [*self.plan.words],
-            "device": self.plan.device,
-            "quiet": self.plan.quiet,
-            "engine": self.engine,
-            "settings": self.settings,
-            "hold_s": self.hold_s,
-            "tasks": [asdict(entry) for entry in self.entries],
-        }
-        outputs.write_ours(record(self.plan.folder), json.dumps(known, indent=1).encode())
-
-    # Submitting
-
-    def start(self, engine: Engine, entries: Sequence[Entry]) -> None:
-        """Submit tasks, as one array."""
-        if not entries:
-            return
-        cards = self._cards()
-        tasks = []
-        for entry in entries:
-            task.forget(self.plan.folder, entry.number)
-            card, name = cards.get(entry.number, (None, None))
-            tasks.append(task.Task(self.plan, entry.number, len(self.entries), self.hold_s, card, name))
-        with interrupts.kept():  # a job whose name is not known could not be cancelled
-            for entry, job in zip(entries, engine.submit(tasks), strict=True):
-                entry.job, entry.state, entry.reason = job, "pending", ""
-                entry.attempts, entry.silent = entry.attempts + 1, 0
-            self.save()
-
-    def _cards(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return by task the card and the simulator's name where the engine grants none."""
-        if self.engine == "slurm":
-            return {}
-        if self.plan.device is not None and self.plan.device.startswith("sim"):
-            host = place.host()
-            several = len(self.entries) > 1
-            return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
-        found = [target.id for target in shard.visible(self.plan)]
-        if len(self.entries) > len(found):
-            there = f"{len(found)} cards are" if len(found) != 1 else "1 card is"
-            raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")
-        return {entry.number: (card, None) for entry, card in zip(self.entries, found, strict=False)}
-
-    # Watching
-
-    def look(self, engine: Engine) -> None:
-        """Note how every task stands, and submit again what was preempted or lost its node."""
-        open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
-        states = engine.states([entry.job for entry in open_ones])
-        again = []
-        for entry in open_ones:
-            said = task.read(self.plan.folder, entry.number) or {}
-            entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
-            word = states.get(entry.job, "")
-            if said.get("exit_code") in range(256):
-                entry.state = "repeated" if said.get("repeated") is True else "done"
-                entry.exit_code = int(said["exit_code"])
-            elif word in WAITING:
-                entry.state = "pending"
-            elif word in AT_WORK:
-                entry.state = "running"
-            elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
-                entry.silent += 1  # Slurm does not know it yet, or the shared folder does not show yet what it wrote
-            elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
-                again.append(entry)
-            else:
-                known = f"job {entry.job} is {word.lower() or 'known no more'}" + (
-                    f" on {entry.host}" * bool(entry.host)
-                )
-                entry.state, entry.reason = "failed", f"{known}; its log is in {logs(self.plan.folder)}"
-        self.save()
-        self.start(engine, again)
-
-    @property
-    def open(self) -> bool:
-        """Tell whether a task waits or runs."""
-        return any(entry.state in ("pending", "running") for entry in self.entries)
-
-    def counts(self, slow: int | None) -> Counts:
-        """Return how many tasks stand how."""
-
-        def of(state: State) -> int:
-            return sum(entry.state == state for entry in self.entries)
-
-        return Counts(
-            of("pending"), of("running"), of("done"), of("failed"), of("repeated"),
-            sum(max(entry.attempts - 1, 0) for entry in self.entries), slow,
-        )  # fmt: skip
-
-    def slow(self) -> int | None:
-        """Return how many cards are slow so far."""
-        report = findings.load([self.plan.folder])
-        try:
-            found = report.findings()
-        finally:
-            report.sums.close()
-        return len(found.slow) if found.measurements else None
-
-    def cancel(self, engine: Engine) -> list[str]:
-        """Cancel what waits, on this machine also what runs, and return the jobs that go on; what is done stays."""
-        waiting = [entry.job for entry in self.entries if entry.state == "pending"]
-        running = [entry.job for entry in self.entries if entry.state == "running"]
-        engine.cancel(waiting, running=False)
-        if self.engine == "local":
-            engine.cancel(running, running=True)
-            for entry in self.entries:
-                if entry.state in ("pending", "running"):
-                    entry.state, entry.reason = "failed", "it was cancelled"
-        self.save()
-        return [] if self.engine == "local" else running
-
-    def exit_code(self) -> int:
-        """Return the exit code of all tasks."""
-        codes = [entry.exit_code for entry in self.entries if entry.exit_code is not None]
-        failed = any(entry.state == "failed" for entry in self.entries)
-        return shard.worst([*codes, *([EXIT_FAILED] if failed else [])])
-
-
-def record(folder: Path) -> Path:
-    """Return the file that keeps a submission."""
-    return folder / task.STATE / "submission.json"
-
-
-def logs(folder: Path) -> Path:
-    """Return where the jobs' logs are."""
-    return folder / task.STATE / "jobs"
-
-
-def new(
-    plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
-) -> Submission:
-    """Return a submission of so many tasks that nothing of is submitted yet.
-
-    Raises UsageError for settings that Slurm must not see, and where the folder holds one already, and CudabenchError
-    where it cannot be written.
-    """
-    if record(plan.folder).exists():
-        raise UsageError(
-            f"{plan.folder} holds a submission already: go on with 'cudabench fleet resume {plan.folder}', or name "
-            "another folder."
-        )
-    check_settings(settings)
-    made = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
-    shard.make_folder(task.marker(plan.folder, 0).parent)
-    return made
-
-
-def load(folder: Path) -> Submission:
-    """Return the submission that a folder keeps. Raises CudabenchError where it keeps none, or a damaged one."""
-    path = record(folder)
-    damaged = CudabenchError(f"{path} is damaged: submit anew, into another folder.")
-    try:
-        with open_bytes(path) as stream:
-            known = parse_json(stream.read(MOST_RECORD))
-        words, tasks, settings = known["words"], known["tasks"], known["settings"]
-        entries = [Entry(**each) for each in tasks]
-        device, quiet, engine, hold_s = known["device"], known["quiet"], known["engine"], float(known["hold_s"])
-    except FileNotFoundError:
-        raise CudabenchError(f"{folder} holds no submission: 'cudabench fleet submit' makes one.") from None
-    except OSError as error:
-        raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise damaged from None
-    right = (
-        isinstance(words, list)
-        and all(isinstance(word, str) for word in words)
-        and (device is None or isinstance(device, str))
-        and isinstance(settings, dict)
-        and isinstance(engine, str)
-        and engine in ("slurm", "local")
-        and math.isfinite(hold_s)
-        and hold_s >= 0
-        and 0 < len(entries) <= MOST_TASKS
-        and all(_is_entry(entry, at) for at, entry in enumerate(entries))
-    )
-    if not right:
-        raise damaged
-    try:
-        check_settings(settings)
-    except UsageError:
-        raise damaged from None
-    return Submission(Plan(folder, tuple(words), device, bool(quiet)), engine, settings, hold_s, entries)
-
-
-def _is_entry(entry: Entry, at: int) -> bool:
-    """Tell whether a record of a task, the `at`-th, is one that `save` wrote: its job goes to scancel as a word."""
-    return (
-        all(type(value) is int for value in (entry.number, entry.attempts, entry.silent))
-        and entry.number == at
-        and (entry.exit_code is None or type(entry.exit_code) is int)
-        and all(isinstance(word, str) for word in (entry.job, entry.state, entry.host, entry.reason))
-        and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII) is not None
-        and entry.state in get_args(State)
-    )
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for settings that are no words of sbatch: they become lines of a shell script, and a name with a
-    newline would be a further line."""
-    for name, value in settings.items():
-        if name in NUMBERS:
-            if type(value) is not int or value < 1:
-                raise UsageError(f"{name} {value!r} is no number of sbatch: give 1 or more.")
-        elif name in NAMES:
-            _check_word(f"--{name}", value)
-        elif name != "additional_parameters" or not isinstance(value, dict):
-            raise UsageError(f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.")
-    for name, value in settings.get("additional_parameters", {}).items():
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII):
-            raise UsageError(f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.")
-        if name.replace("_", "-") in OWN:
-            raise UsageError(f"--slurm {name} is the submission's own business: leave it out.")
-        _check_word(f"--slurm {name}", value)
-
-
-def _check_word(what: str, value: Any) -> None:
-    if not isinstance(value, str) or not value or "\n" in value or HARMFUL.search(value):
-        raise UsageError(f"{what} '{value}' is no word for sbatch: leave out control characters, and name something.")
-
-
-def resume(submission: Submission, engine: Engine) -> list[Entry]:
-    """Submit what a submission left undone and return it; what still waits or runs is only looked at."""
-    for entry in submission.entries:
-        if entry.state in ("pending", "running") and not entry.job:
-            entry.state = "failed"
-    # A job that was cancelled while nobody looked is failed to `look`, and one that is preempted goes on there.
-    submission.look(engine)
-    left = [entry for entry in submission.entries if entry.state in ("failed", "repeated")]
-    for entry in left:
-        entry.attempts, entry.exit_code = 0, None
-    submission.start(engine, left)
-    return left
-
-
 # Engines -------------------------------------------------------------------------------------------------------------
-
-
-def engine_of(submission: Submission) -> Engine:
-    """Return the engine of a submission. Raises CudabenchError where it is not to be had here."""
-    folder = logs(submission.plan.folder)
-    if submission.engine == "local":
-        return Local(folder, submission.settings)
-    try:
-        import submitit  # noqa: F401
-    except ImportError:
-        raise CudabenchError(
-            "fleet submit needs submitit, which is not here: pip install 'cudabench[fleet]'; or start "
-            "'cudabench fleet shard' with srun."
-        ) from None
-    return Slurm(folder, submission.settings)
 
 
 class Slurm:
@@ -477,3 +214,232 @@ class Local:
         end = time.monotonic() + seconds
         while time.monotonic() < end and any(process.poll() is None for process in processes):
             time.sleep(0.05)
+
+
+Engine = Slurm | Local
+
+
+# Submissions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Submission:
+    """Tasks in a folder. `save` after every change lets `load` go on."""
+
+    plan: Plan
+    engine: Literal["slurm", "local"]
+    settings: dict[str, Any] = field(default_factory=dict)
+    hold_s: float = 60.0
+    entries: list[Entry] = field(default_factory=list)
+
+    def save(self) -> None:
+        """Write what is known."""
+        plan, tasks = self.plan, tuple(self.entries)
+        kept = Kept(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
+        outputs.write_ours(record(plan.folder), json.dumps(asdict(kept), indent=1).encode())
+
+    # Submitting
+
+    def start(self, engine: Engine, entries: Sequence[Entry]) -> None:
+        """Submit tasks, as one array."""
+        if not entries:
+            return
+        cards = self._cards()
+        tasks = []
+        for entry in entries:
+            task.forget(self.plan.folder, entry.number)
+            card, name = cards.get(entry.number, (None, None))
+            tasks.append(task.Task(self.plan, entry.number, len(self.entries), self.hold_s, card, name))
+        with interrupts.kept():  # a job whose name is not known could not be cancelled
+            for entry, job in zip(entries, engine.submit(tasks), strict=True):
+                entry.job, entry.state, entry.reason = job, "pending", ""
+                entry.attempts, entry.silent = entry.attempts + 1, 0
+            self.save()
+
+    def _cards(self) -> dict[int, tuple[str | None, str | None]]:
+        """Return by task the card and the simulator's name where the engine grants none."""
+        if self.engine == "slurm":
+            return {}
+        if self.plan.device is not None and self.plan.device.startswith("sim"):
+            host = place.host()
+            several = len(self.entries) > 1
+            return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
+        found = [target.id for target in shard.visible(self.plan)]
+        if len(self.entries) > len(found):
+            there = f"{len(found)} cards are" if len(found) != 1 else "1 card is"
+            raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")
+        return {entry.number: (card, None) for entry, card in zip(self.entries, found, strict=False)}
+
+    # Watching
+
+    def look(self, engine: Engine) -> None:
+        """Note how every task stands, and submit again what was preempted or lost its node."""
+        open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
+        states = engine.states([entry.job for entry in open_ones])
+        again = []
+        for entry in open_ones:
+            said = task.read(self.plan.folder, entry.number) or {}
+            entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
+            word = states.get(entry.job, "")
+            if said.get("exit_code") in range(256):
+                entry.state = "repeated" if said.get("repeated") is True else "done"
+                entry.exit_code = int(said["exit_code"])
+            elif word in WAITING:
+                entry.state = "pending"
+            elif word in AT_WORK:
+                entry.state = "running"
+            elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
+                entry.silent += 1  # Slurm does not know it yet, or the shared folder does not show yet what it wrote
+            elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
+                again.append(entry)
+            else:
+                known = f"job {entry.job} is {word.lower() or 'known no more'}" + (
+                    f" on {entry.host}" * bool(entry.host)
+                )
+                entry.state, entry.reason = "failed", f"{known}; its log is in {logs(self.plan.folder)}"
+        self.save()
+        self.start(engine, again)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether a task waits or runs."""
+        return any(entry.state in ("pending", "running") for entry in self.entries)
+
+    def counts(self, slow: int | None) -> Counts:
+        """Return how many tasks stand how."""
+
+        def of(state: State) -> int:
+            return sum(entry.state == state for entry in self.entries)
+
+        return Counts(
+            of("pending"), of("running"), of("done"), of("failed"), of("repeated"),
+            sum(max(entry.attempts - 1, 0) for entry in self.entries), slow,
+        )  # fmt: skip
+
+    def slow(self) -> int | None:
+        """Return how many cards are slow so far."""
+        found = findings.load([self.plan.folder]).findings()
+        return len(found.slow) if found.measurements else None
+
+    def resume(self, engine: Engine) -> None:
+        """Submit what is left undone; what still waits or runs is only looked at."""
+        for entry in self.entries:
+            if entry.state in ("pending", "running") and not entry.job:
+                entry.state = "failed"
+        # A job that was cancelled while nobody looked is failed to `look`, and one that is preempted goes on there.
+        self.look(engine)
+        left = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
+        for entry in left:
+            entry.attempts, entry.exit_code = 0, None
+        self.start(engine, left)
+
+    def cancel(self, engine: Engine) -> list[str]:
+        """Cancel what waits, on this machine also what runs, and return the jobs that go on; what is done stays."""
+        waiting = [entry.job for entry in self.entries if entry.state == "pending"]
+        running = [entry.job for entry in self.entries if entry.state == "running"]
+        engine.cancel(waiting, running=False)
+        if self.engine == "local":
+            engine.cancel(running, running=True)
+            for entry in self.entries:
+                if entry.state in ("pending", "running"):
+                    entry.state, entry.reason = "failed", "it was cancelled"
+        self.save()
+        return [] if self.engine == "local" else running
+
+    def exit_code(self) -> int:
+        """Return the exit code of all tasks."""
+        codes = [entry.exit_code for entry in self.entries if entry.exit_code is not None]
+        failed = any(entry.state == "failed" for entry in self.entries)
+        return shard.worst([*codes, *([EXIT_FAILED] if failed else [])])
+
+
+def record(folder: Path) -> Path:
+    """Return the file that keeps a submission."""
+    return folder / task.STATE / "submission.json"
+
+
+def logs(folder: Path) -> Path:
+    """Return where the jobs' logs are."""
+    return folder / task.STATE / "jobs"
+
+
+def new(
+    plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
+) -> Submission:
+    """Return a submission of so many tasks that nothing of is submitted yet.
+
+    Raises UsageError for settings that Slurm must not see, and where the folder holds one already, and CudabenchError
+    where it cannot be written.
+    """
+    if record(plan.folder).exists():
+        raise UsageError(
+            f"{plan.folder} holds a submission already: go on with 'cudabench fleet resume {plan.folder}', or name "
+            "another folder."
+        )
+    check_settings(settings)
+    made = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
+    shard.make_folder(task.marker(plan.folder, 0).parent)
+    return made
+
+
+def load(folder: Path) -> Submission:
+    """Return the submission that a folder keeps. Raises CudabenchError where it keeps none, or a damaged one."""
+    path = record(folder)
+    try:
+        with open_bytes(path) as stream:
+            kept: Kept = decode(Kept, parse_json(stream.read(MOST_RECORD)), "it")
+        check_settings(kept.settings)
+    except FileNotFoundError:
+        raise CudabenchError(f"{folder} holds no submission: 'cudabench fleet submit' makes one.") from None
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError, Misfit, UsageError):
+        kept = Kept((), None, False, "local", {}, 0.0, ())
+    # A job's name goes to scancel as a word.
+    right = all(
+        entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)
+        for at, entry in enumerate(kept.tasks)
+    )
+    if not (right and math.isfinite(kept.hold_s) and kept.hold_s >= 0 and 0 < len(kept.tasks) <= MOST_TASKS):
+        raise CudabenchError(f"{path} is damaged: submit anew, into another folder.")
+    plan = Plan(folder, kept.words, kept.device, kept.quiet)
+    return Submission(plan, kept.engine, kept.settings, kept.hold_s, list(kept.tasks))
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that are no words of sbatch: they become lines of a shell script, and a name with a
+    newline would be a further line."""
+    for name, value in settings.items():
+        if name in NUMBERS:
+            if type(value) is not int or value < 1:
+                raise UsageError(f"{name} {value!r} is no number of sbatch: give 1 or more.")
+        elif name in NAMES:
+            _check_word(f"--{name}", value)
+        elif name != "additional_parameters" or not isinstance(value, dict):
+            raise UsageError(f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.")
+    for name, value in settings.get("additional_parameters", {}).items():
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII):
+            raise UsageError(f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.")
+        if name.replace("_", "-") in OWN:
+            raise UsageError(f"--slurm {name} is the submission's own business: leave it out.")
+        _check_word(f"--slurm {name}", value)
+
+
+def _check_word(what: str, value: Any) -> None:
+    if not isinstance(value, str) or not value or "\n" in value or HARMFUL.search(value):
+        raise UsageError(f"{what} '{value}' is no word for sbatch: leave out control characters, and name something.")
+
+
+def engine_of(submission: Submission) -> Engine:
+    """Return the engine of a submission. Raises CudabenchError where it is not to be had here."""
+    folder = logs(submission.plan.folder)
+    if submission.engine == "local":
+        return Local(folder, submission.settings)
+    try:
+        import submitit  # noqa: F401
+    except ImportError:
+        raise CudabenchError(
+            "fleet submit needs submitit, which is not here: pip install 'cudabench[fleet]'; or start "
+            "'cudabench fleet shard' with srun."
+        ) from None
+    return Slurm(folder, submission.settings)

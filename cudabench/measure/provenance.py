@@ -25,19 +25,6 @@ GIT_TIMEOUT_S = 2.0
 # The words behind `cudabench` where they are not those of the process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
-# NVML's reasons (nvml.h, nvmlClocksEventReasons), in the words of nvidia-smi.
-THROTTLE = {
-    0x1: "idle",
-    0x2: "application clocks setting",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-    0x100: "display clocks setting",
-}
-
 
 def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the record of a run that begins now; `begin` and `finish` add the state of the card."""
@@ -142,19 +129,7 @@ KEYS = ("clocks", "power_w", "temperature_c", "throttle")
 
 def card(uuid: str | None) -> dict[str, Any] | None:
     """Return clocks in MHz, power, temperature and the reasons for lower clocks of a GPU now; None without NVML."""
-    from cudabench.devices import probe
+    from cudabench.devices import nvml
 
-    board = probe.board(uuid)
-    if board is None:
-        return None
-    power = board.ask("nvmlDeviceGetPowerUsage")
-    reasons = board.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-    return {
-        "clocks": {
-            "sm_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-            "memory_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
-        },
-        "power_w": None if power is None else power / 1000,
-        "temperature_c": board.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-        "throttle": None if reasons is None else [text for bit, text in THROTTLE.items() if reasons & bit],
-    }
+    board = nvml.board(uuid)
+    return board.state() if board else None

@@ -9,22 +9,19 @@ Schema history
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from cudabench import __version__
 from cudabench.cards import Ceiling
-from cudabench.cards.load import MEASURED, known_as, measured_file, shipped
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.records.fleet import Card, Fleet, Group, SlowCard
-from cudabench.records.launch import Dim
-from cudabench.records.results import DeviceInfo, Result, Timing
+from cudabench.records.decode import Misfit, decode
+from cudabench.records.fleet import Fleet
+from cudabench.records.results import DeviceInfo, Result
 from cudabench.records.revisions import Ab, CodeDifference
 from cudabench.system.outputs import write_whole
 from cudabench.system.reading import open_bytes, parse_json
@@ -36,19 +33,6 @@ MOST_BYTES = 256 << 20  # of a file that is read: a thousand kernels with a thou
 # A page of `cudabench report`, and the results in it, in which '<' is written as \\u003c.
 PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
 HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
-
-# Keys without which a record says nothing; every other missing key is empty.
-ESSENTIAL: dict[type, frozenset[str]] = {
-    Result: frozenset({"operation", "kernel", "status"}),
-    Timing: frozenset({"median_s"}),
-    DeviceInfo: frozenset({"name", "kind"}),
-    CodeDifference: frozenset({"kernel", "arch", "verdict"}),
-    Ceiling: frozenset({"name", "group", "unit"}),
-    Ab: frozenset({"old", "new", "verdict"}),
-    Card: frozenset({"id", "status"}),
-    Group: frozenset({"kind", "name"}),
-    SlowCard: frozenset({"id", "cause"}),
-}
 
 
 @dataclass
@@ -82,16 +66,16 @@ class ResultsFile:
     def measured(self, name: str) -> ResultsFile:
         """Return this file, called `name`, as one that has results to compare or to show. Raises CudabenchError for
         the record of another command, which has none, with what can be done with it."""
-        if self.ab and not self.results:
-            raise CudabenchError(
-                f"{name} is of 'cudabench ab' and holds its verdict on two kernels, not results to compare: 'cudabench "
-                f"export {name} --to markdown' shows it; 'cudabench run --json' writes results."
-            )
-        if self.diff and not self.results:
-            raise CudabenchError(
-                f"{name} is of 'cudabench diff' and holds machine code, not results: 'cudabench diff --to markdown' "
-                "shows it; 'cudabench run --json' writes results."
-            )
+        kinds = (
+            ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
+            ("diff", "machine code, not results", "diff"),
+        )
+        for command, what, shown_by in kinds:
+            if getattr(self, command) and not self.results:
+                raise CudabenchError(
+                    f"{name} is of 'cudabench {command}' and holds {what}: 'cudabench {shown_by} --to "
+                    "markdown' shows it; 'cudabench run --json' writes results."
+                )
         return self
 
     @property
@@ -114,6 +98,13 @@ class ResultsFile:
 
     def document(self) -> dict[str, Any]:
         """Return the file's content as plain values."""
+        of_commands: dict[str, Any] = {
+            "diff": [asdict(each) for each in self.diff],
+            "listings": self.listings,
+            "ceilings": [asdict(each) for each in self.ceilings],
+            "ab": [{**asdict(each), "old": _plain(each.old), "new": _plain(each.new)} for each in self.ab],
+            "fleet": self.fleet and asdict(self.fleet),
+        }
         return {
             "schema": SCHEMA,
             "tool": {"name": "cudabench", "version": __version__, **self.tool},
@@ -123,11 +114,7 @@ class ResultsFile:
             "settings": dict(self.settings),
             "provenance": self.provenance,
             "results": [_plain(result) for result in self.results],
-            **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
-            **({"listings": self.listings} if self.listings else {}),
-            **({"ceilings": [asdict(each) for each in self.ceilings]} if self.ceilings else {}),
-            **({"ab": [_plain_ab(each) for each in self.ab]} if self.ab else {}),
-            **({"fleet": asdict(self.fleet)} if self.fleet else {}),
+            **{key: value for key, value in of_commands.items() if value},
         }
 
     def text(self) -> str:
@@ -150,10 +137,6 @@ def _plain(result: Result) -> dict[str, Any]:
     if values["time"]:
         values["time"]["samples_s"] = [float(f"{sample:.7g}") for sample in values["time"]["samples_s"]]
     return values
-
-
-def _plain_ab(each: Ab) -> dict[str, Any]:
-    return {**asdict(each), "old": _plain(each.old), "new": _plain(each.new)}
 
 
 def _dump(value: Any, indent: str = "") -> str:
@@ -199,27 +182,10 @@ def under_another_roof(file: ResultsFile, result: Result) -> bool:
     return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 
 
-def load_named(name: str) -> ResultsFile:
-    """Return what a card of this name can do where the package knows one and no file is called so, else read the
-    results file. Raises CudabenchError as `load` does."""
-    known = known_card(name)
-    if known in MEASURED:
-        return load(measured_file(known))
-    if known:
-        card = shipped(known)
-        return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
-    return load(name)
-
-
-def known_card(name: str) -> str | None:
-    """Return the card of the package that a name means where no file is called so, None for every other name."""
-    return None if Path(name).exists() else known_as(name)
-
-
 def load_all(path: str | Path) -> list[ResultsFile]:
     """Read a results file, or all that a report's page holds. Raises CudabenchError as `load` does."""
     path = Path(path)
-    text = _read(path)
+    text = read_text(path)
     if not PAGE.match(text):
         return [parse(text, str(path))]
     held = [match[1] for match in HELD.finditer(text)]
@@ -228,10 +194,11 @@ def load_all(path: str | Path) -> list[ResultsFile]:
     return [parse(each, str(path)) for each in held]
 
 
-def parse(text: str, name: str) -> ResultsFile:
-    """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
+def document_of(text: str, name: str) -> dict[str, Any]:
+    """Return the plain values of a results file; `name` is what errors call it. Raises CudabenchError as `load`
+    does."""
     try:
-        document = parse_json(text)
+        return checked(parse_json(text), name)
     except json.JSONDecodeError as error:
         if not text.strip():
             raise CudabenchError(f"{name} is empty: the run that should have written it left nothing.") from None
@@ -245,41 +212,42 @@ def parse(text: str, name: str) -> ResultsFile:
         raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
     except ValueError as error:
         raise CudabenchError(f"{name} is no cudabench results file: {error}.") from None
+
+
+def checked(document: Any, name: str) -> dict[str, Any]:
+    """Return a document of a schema that is known here. Raises CudabenchError for any other."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
     schema = document["schema"]
-    match = re.fullmatch(r"cudabench/(\d+)", schema)
+    match = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII)
     if not match:
         raise CudabenchError(f"{name} is no cudabench results file: its schema is '{schema}', not '{SCHEMA}'.")
     if int(match[1]) > int(SCHEMA.partition("/")[2]):
         raise CudabenchError(
             f"{name} has schema {schema}; cudabench {__version__} reads up to {SCHEMA}: upgrade cudabench."
         )
+    return document
+
+
+def parse(text: str, name: str) -> ResultsFile:
+    """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
+    document = document_of(text, name)
     if not isinstance(document.get("results"), list):
         raise CudabenchError(f'{name} is no cudabench results file: it has no list "results".')
+    hints = get_type_hints(ResultsFile).items()
     try:
-        device = _decode(DeviceInfo | None, document.get("device"), "device")
-        devices = [_decode(DeviceInfo, d, f"devices[{at}]") for at, d in enumerate(document.get("devices") or [])]
-        settings = _mapping(document.get("settings"), "settings")
-        _mapping(settings.get("options"), "settings.options")
-        return ResultsFile(
-            settings=settings,
-            tool=_mapping(document.get("tool"), "tool"),
-            host=_mapping(document.get("host"), "host"),
-            devices=devices or ([device] if device else []),
-            provenance=_mapping(document.get("provenance"), "provenance"),
-            results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
-            diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
-            listings=_decode(dict[str, str], document.get("listings") or {}, "listings"),
-            ceilings=[_decode(Ceiling, each, f"ceilings[{at}]") for at, each in enumerate(_list(document, "ceilings"))],
-            ab=[_decode(Ab, each, f"ab[{at}]") for at, each in enumerate(document.get("ab") or [])],
-            fleet=_decode(Fleet | None, document.get("fleet"), "fleet"),
-        )
-    except _Misfit as error:
-        raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None
+        given = {key: decode(hint, document[key], key) for key, hint in hints if document.get(key) is not None}
+        device = decode(DeviceInfo | None, document.get("device"), "device")
+        decode(dict[str, Any] | None, given.get("settings", {}).get("options"), "settings.options")
+    except Misfit as error:
+        raise CudabenchError(f"{name} does not follow {document['schema']}: {error}.") from None
+    file = ResultsFile(**{"settings": {}, "tool": {}, "host": {}, **given})
+    file.devices = file.devices or ([device] if device else [])
+    return file
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file. Raises CudabenchError where it cannot be read."""
     try:
         with open_bytes(path) as stream:
             content = stream.read(MOST_BYTES + 1)
@@ -294,118 +262,3 @@ def _read(path: Path) -> str:
         raise CudabenchError(f"{path} is no cudabench results file: it is not UTF-8 text.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
-
-
-class _Misfit(Exception):
-    """A value that is not of its key's type: which key, and what it is instead."""
-
-
-def _list(document: Mapping[str, Any], key: str) -> list[Any]:
-    value = document.get(key) or []
-    if not isinstance(value, list):
-        raise _Misfit(f"{key} is {_shown(value)}, not a list")
-    return value
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _Misfit(f"{where} is {_shown(value)}, not an object")
-    return value
-
-
-def _decode(hint: Any, value: Any, where: str) -> Any:
-    """Return a JSON value as the type that a record's annotation asks for."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (types.UnionType,) or type(None) in arguments:
-        return None if value is None else _decode(next(a for a in arguments if a is not type(None)), value, where)
-    if is_dataclass(hint) and isinstance(hint, type):
-        return _record(hint, _object(value, where), where)
-    if origin is Literal:
-        if value not in arguments:
-            raise _Misfit(f"{where} is {_shown(value)}, not one of {', '.join(arguments)}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise _Misfit(f"{where} is {_shown(value)}, not a list")
-        if hint == Dim:
-            value = [*value, 1, 1, 1][:3]
-        return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
-    if hint == Mapping[str, float]:
-        # A size is of whole numbers, but for a user's own kernel, whose scalars it holds: what is whole stays so.
-        return {
-            key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}")
-            for key, item in _object(value, where).items()
-        }
-    if origin is not None and issubclass(origin, Mapping):
-        return {str(key): _decode(arguments[1], item, f"{where}.{key}") for key, item in _object(value, where).items()}
-    return _scalar(hint, value, where)
-
-
-def _scalar(hint: type, value: Any, where: str) -> Any:
-    """Return a number or text; NaN and infinities were written as text."""
-    if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
-        if not isinstance(value, bool):
-            return float(value)
-    elif hint is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    names = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
-    raise _Misfit(f"{where} is {_shown(value)}, not {names.get(hint, hint.__name__)}")
-
-
-def _record(kind: type, value: dict[str, Any], where: str) -> Any:
-    hints = _hints(kind)
-    given: dict[str, Any] = {}
-    for spec in fields(kind):
-        if spec.name in value:
-            given[spec.name] = _decode(hints[spec.name], value[spec.name], f"{where}.{spec.name}")
-        elif spec.name in ESSENTIAL.get(kind, ()) or _must_be_one_of(spec, hints[spec.name]):
-            raise _Misfit(f'{where} has no "{spec.name}"')
-        elif spec.default is MISSING and spec.default_factory is MISSING:
-            given[spec.name] = _empty(hints[spec.name])
-    if kind is Timing:
-        _check_times(given, where)
-    return kind(**given)
-
-
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The types of a record's keys, evaluated once: a file has thousands of records."""
-    return get_type_hints(kind)
-
-
-def _must_be_one_of(spec: Field[Any], hint: Any) -> bool:
-    """Whether a key has no empty value: it is one of some words, none of which is the one that means nothing."""
-    return get_origin(hint) is Literal and spec.default is MISSING and spec.default_factory is MISSING
-
-
-def _check_times(given: Mapping[str, Any], where: str) -> None:
-    """Refuse what no clock gives: what is below zero, infinite or no number."""
-    samples = given.get("samples_s", ())
-    for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
-        if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
-            raise _Misfit(f"{where}.{name} is {value:g}, no time")
-
-
-def _empty(hint: Any) -> Any:
-    if type(None) in get_args(hint):
-        return None
-    if hint == Dim:
-        return (0, 0, 0)
-    return (get_origin(hint) or hint)() if get_origin(hint) is not Mapping else {}
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Misfit(f"{where} is {_shown(value)}, not an object")
-    return value
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -8,24 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Any, Literal
 
 Dim = tuple[int, int, int]
-
-
 Size = Mapping[str, int]
 
-
 WARP = 32
-
-
 LARGE = 0x7F  # a byte of scratch memory besides: in a search for the largest NaN never shows, and 3e38 does
-
-
 POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
 
 

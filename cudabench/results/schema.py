@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cudabench.records.file import ESSENTIAL, SCHEMA, ResultsFile
+from cudabench.records.decode import ESSENTIAL
+from cudabench.records.file import SCHEMA, ResultsFile
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Warning

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM around libraries that would lose them, or that must not be stopped half-way."""
+"""Ctrl-C and SIGTERM around what must not be stopped half-way."""
 
 from __future__ import annotations
 
@@ -18,36 +18,6 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
         return {}
     found = {number: signal.getsignal(number) for number in STOPS}
     return {number: handler for number, handler in found.items() if callable(handler)}
-
-
-@contextlib.contextmanager
-def heard() -> Iterator[None]:
-    """Let what a signal's handler raises pass where a library raises an error of its own in its place, as DuckDB does:
-    it asks for signals while it works."""
-    raised: list[BaseException] = []
-
-    def listening(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
-        def handle(number: int, frame: FrameType | None) -> None:
-            try:
-                handler(number, frame)
-            except BaseException as error:
-                raised.append(error)
-                raise
-
-        return handle
-
-    before = _handlers()
-    for number, handler in before.items():
-        signal.signal(number, listening(handler))
-    try:
-        yield
-    except Exception:
-        if raised:
-            raise raised[0] from None
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

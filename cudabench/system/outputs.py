@@ -157,9 +157,9 @@ def check_target(path: Path, option: str = "--json") -> None:
         _named.replaces(option, path, place.file)
 
 
-def write_whole(path: Path, content: bytes, label: str | None = None) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write bytes to a path; see `write_with`."""
-    write_with(path, lambda stream: stream.write(content), label)
+    write_with(path, lambda stream: stream.write(content))
 
 
 def write_ours(path: Path, content: bytes) -> None:

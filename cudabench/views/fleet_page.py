@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cudabench import __version__, text
 from cudabench.fleet.findings import Report
 from cudabench.fleet.reading import Label
-from cudabench.fleet.sums import Dots
+from cudabench.fleet.sums import Table
 from cudabench.records.fleet import Card, Fleet, Measurement, SlowCard
 from cudabench.results.columns import NOTHING, Column
 from cudabench.views import fleet as tables
@@ -194,7 +194,7 @@ def _models(report: Report, found: Fleet, view: tables.View) -> list[Model]:
         rows: Sequence[Measurement] = table.rows[:MOST_ROWS]
         columns = table.cut()
         model = report.models.numbers[rows[0].model]
-        own = Dots(*(getattr(dots, name)[dots.model == model] for name in ("card", "model", "label", "ratio")))
+        own = dots[dots.model == model]
         scale = Scale(own.ratio, [row.limit for row in rows if row.limit], found.rule.over if found.rule else 0.0)
         slow = {report.ids.numbers[each.id] for each in found.slow}
         strips = [_strip(report, row, own, scale, slow) for row in rows]
@@ -241,7 +241,7 @@ class Scale:
         return tuple(sorted(found, key=lambda tick: tick.at))
 
 
-def _strip(report: Report, row: Measurement, dots: Dots, scale: Scale, slow: set[int]) -> Strip:
+def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> Strip:
     label = report.labels.numbers[Label(row.operation, row.kernel, row.problem, row.unit, row.less_is_better)]
     own = dots.label == label
     cards, ratios = dots.card[own], dots.ratio[own]

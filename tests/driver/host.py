@@ -24,7 +24,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.cards import load as cards
 from cudabench.compile import cubin as cubins
-from cudabench.devices import cuda_arrays, tensor_maps, textures
+from cudabench.devices import driver_objects
 from cudabench.occupancy import most_threads, multiprocessor
 from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program import ptx
@@ -227,19 +227,19 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
     if not resource:
         objects.pop(handle, None)
         return 0
-    linear = textures.ResourceDescriptor.from_address(resource).of.linear
-    dtype = next(name for name, number in cuda_arrays.FORMATS.items() if number == linear.format)
+    linear = driver_objects.ResourceDescriptor.from_address(resource).of.linear
+    dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
     flat = _memory(host, nbytes).view(dtype)
     sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
     shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
-    about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & cuda_arrays.LAYERED)}
+    about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
     if how:
-        described = textures.TextureDescriptor.from_address(how)
-        integers = flat.dtype.kind != "f" and not described.flags & textures.READ_AS_INTEGER
+        described = driver_objects.TextureDescriptor.from_address(how)
+        integers = flat.dtype.kind != "f" and not described.flags & driver_objects.READ_AS_INTEGER
         about |= {
-            "filter": _named(textures.FILTERS, described.filter),
-            "address": _named(textures.ADDRESS_MODES, described.address[0]),
-            "normalized": bool(described.flags & textures.NORMALIZED_COORDINATES),
+            "filter": _named(driver_objects.FILTERS, described.filter),
+            "address": _named(driver_objects.ADDRESS_MODES, described.address[0]),
+            "normalized": bool(described.flags & driver_objects.NORMALIZED_COORDINATES),
             "read": "normalized" if integers else "element",
             "linear": not extents[0],
         }
@@ -270,18 +270,18 @@ def tensor_map(
     fill: int,
 ) -> int:
     """Write the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
-    dtype = next(name for name, number in tensor_maps.TYPES.items() if number == type_)
+    dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
     stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
     try:
         made = simulator.TensorMap(
             np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
-            tuple(steps[:rank]), _named(tensor_maps.SWIZZLES, swizzle), _named(tensor_maps.FILLS, fill), dtype,
+            tuple(steps[:rank]), _named(driver_objects.SWIZZLES, swizzle), _named(driver_objects.FILLS, fill), dtype,
         )  # fmt: skip
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
     number = len(maps) + 1
     maps[number] = made, place
-    ctypes.memmove(encoded, (MAGIC + number.to_bytes(8, "little")).ljust(tensor_maps.MAP_BYTES, b"\0"), 128)
+    ctypes.memmove(encoded, (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0"), 128)
     return 0
 
 

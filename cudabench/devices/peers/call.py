@@ -12,6 +12,7 @@ from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import LIBRARIES
 
 Queue = Callable[[int], None]  # calls the library, on the stream of this handle
+LETTERS = {"float32": "S", "float64": "D"}  # of an element type, in the names of calls
 STREAMS = 8  # as many as samples take turns on
 
 

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping
 
-from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
@@ -21,7 +21,7 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataTy
 COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68, "tf32": 77}  # cublasComputeType_t
 DEFAULT_ALGORITHM = ctypes.c_int(-1)
 
-LETTERS = {"float32": "S", "float64": "D"}
+Pointers = Mapping[str, int]
 
 
 class CuBlas(Library):
@@ -59,9 +59,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     return Call(library.version, bind, streams=STREAMS)
 
 
-def transpose(
-    library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Mapping[str, int]
-) -> Callable[[], None]:
+def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """out = 1 in^T + 0 in^T: geam adds two matrices, and reads none whose factor is zero."""
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
     one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
@@ -72,9 +70,7 @@ def transpose(
     )
 
 
-def matmul(
-    library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Mapping[str, int]
-) -> Callable[[], None]:
+def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """C^T = B^T A^T, with sums in float, or in double for doubles."""
     m, n, k = (ctypes.c_int(problem.size[name]) for name in "mnk")
     format = peer.arithmetic[0] if peer.arithmetic else problem.dtype
@@ -87,9 +83,7 @@ def matmul(
     )  # fmt: skip
 
 
-def matvec(
-    library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Mapping[str, int]
-) -> Callable[[], None]:
+def matvec(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """y = (A^T)^T x, with the rows' distance as the leading dimension."""
     rows, cols = problem.size["rows"], problem.size["cols"]
     apart = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")

@@ -10,11 +10,10 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
 from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
-LETTERS = {"float32": "S", "float64": "D"}
 ITEM = {"float32": 4, "float64": 8}
 
 

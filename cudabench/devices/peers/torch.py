@@ -22,7 +22,8 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     """Return a call on tensors over the operation's arrays."""
     torch = _imported()
     device = torch.device("cuda", room.index)
-    call = CALLS[operation.name](torch, problem)
+    make = (COMPILED if peer.name.endswith("-compiled") else CALLS)[operation.name]
+    call = make(torch, problem)
     if peer.name.endswith("-compiled"):
         call = torch.compile(call, dynamic=False)
 
@@ -77,7 +78,17 @@ def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) ->
     return torch.as_tensor(_Array(buffer, address), device=device)
 
 
-def _grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
+# A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
+
+
+def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """out = |a - b|."""
+    if problem.dtype == "int32":
+        return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
+    return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
+
+
+def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
     """The weighted sum of a pixel's channels, in whole hundredths."""
 
     def grey(rgb: Any, out: Any) -> Any:
@@ -87,7 +98,7 @@ def _grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
     return grey
 
 
-def _blur(torch: Any, problem: Problem) -> Callable[..., Any]:
+def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     """The mean over the neighbours inside the picture."""
     reach = problem.options.get("radius", 1)
 
@@ -99,28 +110,17 @@ def _blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     return mean
 
 
-def _distance(torch: Any, problem: Problem) -> Callable[..., Any]:
-    if problem.dtype == "int32":
-        return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
-    return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
-
-
-def _matvec(torch: Any, problem: Problem) -> Callable[..., Any]:
-    cols = problem.size["cols"]  # without what lies between rows
-    return lambda matrix, x, y: torch.mv(matrix[:, :cols], x, out=y)
-
-
-# By operation what makes a call, of PyTorch and a problem. A call takes the operation's arrays in their order, scratch
-# left out, and fills the outputs.
-CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
+Calls = Mapping[str, Callable[[Any, Problem], Callable[..., Any]]]
+CALLS: Calls = {
     "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
     "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
-    "matvec": _matvec,
-    "distance": _distance,
+    # Over the columns that are the matrix's own.
+    "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
+    "distance": distance,
     "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
-    "grayscale": _grayscale,
-    "blur": _blur,
+    "blur": blur,
     "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
+COMPILED: Calls = {"transpose": CALLS["transpose"], "distance": distance, "grayscale": grayscale, "blur": blur}
 # Calls that wait for the device in the middle.
 WAITS = {"solve": ("torch",)}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from cudabench.cards import load as cards
 from cudabench.explain.accesses import Cost
 from cudabench.explain.accesses import total as sum_of
-from cudabench.records import file as results
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
@@ -29,8 +29,8 @@ class Run:
     @classmethod
     def load(cls, path: str) -> Run:
         """Read a results file, or a card's by its name. Raises CudabenchError as `results.file.load` does."""
-        file = results.load_named(path)
-        when = EPOCH if results.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
+        file = cards.load_named(path)
+        when = EPOCH if cards.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         return cls(file, path, when)
 
 

@@ -1,0 +1,171 @@
+"""What NVIDIA's management library tells of a card from outside, where it is installed; None is what it does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from cudabench.records.fleet import Health, Load
+
+# NVML's reasons (nvml.h, nvmlClocksEventReasons), in the words of nvidia-smi.
+THROTTLE = {
+    0x1: "idle",
+    0x2: "application clocks setting",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks setting",
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """A card as NVML knows it, by the module and its handle."""
+
+    nvml: Any
+    handle: Any
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """Return what a function of NVML says of the card; a word that begins with NVML_ is the constant's name."""
+        try:
+            constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
+            return getattr(self.nvml, function)(self.handle, *constants)
+        except Exception:  # NVMLError has a subclass for each reason, and an old library lacks functions
+            return None
+
+    def text(self, function: str) -> str | None:
+        """Return what a function says as text, such as the serial number, which consumer cards do not have."""
+        found = self.ask(function)
+        return found.decode(errors="replace") if isinstance(found, bytes) else None if found is None else str(found)
+
+    def thousandth(self, function: str) -> float | None:
+        """Return a thousandth of what a function says: watts of milliwatts."""
+        found = self.ask(function)
+        return None if found is None else int(found) / 1e3
+
+    def state(self) -> dict[str, Any]:
+        """Return clocks in MHz, power, temperature and the reasons for lower clocks, now."""
+        reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return {
+            "clocks": {
+                "sm_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+                "memory_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+            },
+            "power_w": self.thousandth("nvmlDeviceGetPowerUsage"),
+            "temperature_c": self.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            "throttle": None if reasons is None else [text for bit, text in THROTTLE.items() if reasons & bit],
+        }
+
+    def look(self) -> dict[str, Any]:
+        """Return the state and how busy the card is, for `load`."""
+        return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
+
+    def other_processes(self) -> list[str]:
+        """Return the other processes that compute on the card, as 'python3 (process 4711)'."""
+        running = [int(one.pid) for one in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
+        if os.getpid() in running:
+            return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
+        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
+        # number here is another.
+        return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
+
+    def health(self) -> Health:
+        """Return the card's counts of its faults and the state of its links."""
+        rows = self.ask("nvmlDeviceGetRemappedRows") or (None,) * 4
+        links = [self.ask("nvmlDeviceGetNvLinkState", n) for n in range(getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0))]
+        up, down = (links.count(state) if {*links} - {None} else None for state in (1, 0))
+
+        def ecc(kind: str, since: str) -> Any:
+            return self.ask("nvmlDeviceGetTotalEccErrors", f"NVML_MEMORY_ERROR_TYPE_{kind}", f"NVML_{since}_ECC")
+
+        return Health(
+            ecc_corrected=ecc("CORRECTED", "VOLATILE"),
+            ecc_uncorrected=ecc("UNCORRECTED", "VOLATILE"),
+            ecc_corrected_ever=ecc("CORRECTED", "AGGREGATE"),
+            ecc_uncorrected_ever=ecc("UNCORRECTED", "AGGREGATE"),
+            remapped_rows=None if rows[0] is None else rows[0] + rows[1],
+            remap_pending=None if rows[2] is None else bool(rows[2]),
+            remap_failed=None if rows[3] is None else bool(rows[3]),
+            nvlinks_up=up,
+            nvlinks_down=down,
+            pcie_generation=self.ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=self.ask("nvmlDeviceGetCurrPcieLinkWidth"),
+            power_limit_w=self.thousandth("nvmlDeviceGetEnforcedPowerLimit"),
+            max_sm_mhz=self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+        )
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "another user's or container's"
+
+
+def _management() -> Any:
+    """Return NVML's module, started; None where the package or the library is not installed, or it does not start."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # NVMLError has a subclass for each reason
+        return None
+    return pynvml
+
+
+def board(uuid: str | None) -> Board | None:
+    """Return the card of a UUID, or None where NVML is not there or does not know it."""
+    nvml = None if uuid is None else _management()
+    try:
+        return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
+    except Exception:  # as above
+        return None
+
+
+def uuids() -> list[str]:
+    """Return the UUIDs of all cards of the machine, seen by this process or not."""
+    nvml = _management()
+    try:
+        count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
+        boards = [Board(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+    except Exception:  # as above
+        return []
+    return [uuid for each in boards if (uuid := each.text("nvmlDeviceGetUUID"))]
+
+
+def energy_j(board: Board | None) -> float | None:
+    """Return the energy that a card has taken since its driver was loaded; its steps are of some 20 ms to 100 ms."""
+    return board.thousandth("nvmlDeviceGetTotalEnergyConsumption") if board else None
+
+
+def link(board: Board | None) -> tuple[int, int] | None:
+    """Return generation and lanes of the fastest PCI Express link that card and host allow."""
+    asked = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
+    generation, lanes = (board.ask(function) if board else None for function in asked)
+    return (int(generation), int(lanes)) if generation and lanes else None
+
+
+def load(looks: Sequence[dict[str, Any]]) -> Load | None:
+    """Return how a card was while it was looked at and busy; the time in which kernels compile does not count."""
+    if not looks:
+        return None
+    # A run that is shorter than the interval of the utilization is idle throughout, to NVML.
+    busy = [each for each in looks if each["busy"]] or looks
+
+    def middle(clock: str) -> float | None:
+        values = [float(each["clocks"][clock]) for each in busy if each["clocks"][clock] is not None]
+        return median(values) if values else None
+
+    def most(key: str) -> float | None:
+        return max((float(each[key]) for each in busy if each[key] is not None), default=None)
+
+    seen = {reason for each in busy for reason in each["throttle"] or ()} - {"idle"}
+    throttle = tuple(reason for reason in THROTTLE.values() if reason in seen)
+    return Load(middle("sm_mhz"), middle("memory_mhz"), most("power_w"), most("temperature_c"), throttle, len(busy))

@@ -1,0 +1,133 @@
+"""Plain values of JSON as records: each value is of the type that its record's annotation asks for, or it is refused.
+
+Unknown keys are ignored, and a missing one takes its empty value where the record says something without it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from cudabench.cards import Ceiling
+from cudabench.records.fleet import Card, Group, SlowCard
+from cudabench.records.launch import Dim
+from cudabench.records.results import DeviceInfo, Result, Timing
+from cudabench.records.revisions import Ab, CodeDifference
+
+# Keys without which a record says nothing; every other missing key is empty.
+ESSENTIAL: dict[type, frozenset[str]] = {
+    Result: frozenset({"operation", "kernel", "status"}),
+    Timing: frozenset({"median_s"}),
+    DeviceInfo: frozenset({"name", "kind"}),
+    CodeDifference: frozenset({"kernel", "arch", "verdict"}),
+    Ceiling: frozenset({"name", "group", "unit"}),
+    Ab: frozenset({"old", "new", "verdict"}),
+    Card: frozenset({"id", "status"}),
+    Group: frozenset({"kind", "name"}),
+    SlowCard: frozenset({"id", "cause"}),
+}
+_NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+
+
+class Misfit(Exception):
+    """A value that is not of its key's type: which key, and what it is instead."""
+
+
+def decode(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as an annotation's type; `where` is what errors call it. Raises Misfit."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin is types.UnionType or type(None) in inner:
+        return None if value is None else decode(next(a for a in inner if a is not type(None)), value, where)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, _of(dict, value, where), where)
+    if origin is Literal:
+        if value not in inner:
+            raise Misfit(f"{where} is {_shown(value)}, not one of {', '.join(inner)}")
+        return value
+    if origin in (tuple, list, frozenset):
+        items = _of(list, value, where)
+        if hint == Dim:
+            items = [*items, 1, 1, 1][:3]
+        kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(items)
+        if len(items) != len(kinds):
+            raise Misfit(f"{where} is {_shown(value)}, not a list of {len(kinds)}")
+        return origin(
+            decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
+        )
+    if hint == Mapping[str, float]:
+        # A size is of whole numbers, but for a user's own kernel, whose scalars it holds: what is whole stays so.
+        found = _of(dict, value, where).items()
+        return {key: _scalar(int if isinstance(one, int) else float, one, f"{where}.{key}") for key, one in found}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {str(key): decode(inner[1], one, f"{where}.{key}") for key, one in _of(dict, value, where).items()}
+    return b64decode(value, validate=True) if hint is bytes else _scalar(hint, value, where)
+
+
+def _of(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, kind):
+        raise Misfit(f"{where} is {_shown(value)}, not {'a list' if kind is list else 'an object'}")
+    return value
+
+
+def _scalar(hint: type, value: Any, where: str) -> Any:
+    """Return a number or text; NaN and infinities were written as text."""
+    if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
+        if not isinstance(value, bool):
+            return float(value)
+    elif hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise Misfit(f"{where} is {_shown(value)}, not {_NAMES.get(hint, hint.__name__)}")
+
+
+def _record(kind: type, value: dict[str, Any], where: str) -> Any:
+    given: dict[str, Any] = {}
+    for spec, hint in _fields(kind):
+        if spec.name in value:
+            given[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
+            continue
+        needed = spec.default is MISSING and spec.default_factory is MISSING
+        # One of some words has no empty value.
+        if spec.name in ESSENTIAL.get(kind, ()) or (needed and get_origin(hint) is Literal):
+            raise Misfit(f'{where} has no "{spec.name}"')
+        if needed:
+            given[spec.name] = _empty(hint)
+    if kind is Timing:
+        _check_times(given, where)
+    return kind(**given)
+
+
+@functools.cache
+def _fields(kind: type) -> list[tuple[Field[Any], Any]]:
+    """The keys of a record and their types, evaluated once: a file has thousands of records."""
+    hints = get_type_hints(kind)
+    return [(spec, hints[spec.name]) for spec in fields(kind)]
+
+
+def _check_times(given: Mapping[str, Any], where: str) -> None:
+    """Refuse what no clock gives: what is below zero, infinite or no number."""
+    samples = given.get("samples_s", ())
+    for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
+        if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
+            raise Misfit(f"{where}.{name} is {value:g}, no time")
+
+
+def _empty(hint: Any) -> Any:
+    if type(None) in get_args(hint):
+        return None
+    if hint == Dim:
+        return (0, 0, 0)
+    return (get_origin(hint) or hint)() if get_origin(hint) is not Mapping else {}
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
