@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.cards import KINDS, Ceiling
 from cudabench.ceilings.code import Claim
 from cudabench.errors import UsageError
 from cudabench.occupancy import capability, multiprocessor
@@ -20,6 +21,12 @@ from cudabench.plan import chapters, constants
 from cudabench.records.launch import Launch, Source
 
 FILE = "ceilings.cu"
+
+
+def blank(name: str) -> Ceiling:
+    """Return a ceiling of which nothing is known yet."""
+    kind = KINDS[name]
+    return Ceiling(name, kind.group, None, kind.unit)
 
 
 @cache

@@ -91,8 +91,7 @@ class Ceilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling by its name; what fails is its status and reason."""
-        kind = KINDS[name]
-        blank = Ceiling(name, kind.group, None, kind.unit)
+        blank = chapter.blank(name)
         lack = self._lack(name)
         if lack:
             return replace(blank, status="skipped", reason=lack)

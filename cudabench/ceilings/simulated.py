@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cudabench.cards import KINDS, Ceiling
+from cudabench.cards import Ceiling
 from cudabench.ceilings import chapter, code
 from cudabench.ceilings.chapter import Extent, Microbenchmark
 from cudabench.ceilings.gpu import lacking
@@ -33,8 +33,7 @@ class SimulatedCeilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling without a value: ok, and what was verified; or what is wrong."""
-        kind = KINDS[name]
-        blank = Ceiling(name, kind.group, None, kind.unit)
+        blank = chapter.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
             return replace(blank, status="skipped", reason=NO_KERNEL)

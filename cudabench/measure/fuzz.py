@@ -102,13 +102,12 @@ class Fuzz:
                 "--fuzz has nothing to compare other inputs with: add --expect 'NAME=EXPRESSION'; a file holds the "
                 "answer to one input only."
             )
-        self.problem_numbers = dict(self.problem.numbers)
         if not self._meets_where(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
         self.drawn = self._drawn()
         self.named = self._named()
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
-        self.lane = session.Lane(device, self.settings)
+        self.session = session.Session(device, self.settings)
 
     # What is varied ---------------------------------------------------------------------------------------------------
 
@@ -229,7 +228,7 @@ class Fuzz:
 
     def run(self, listener: Listener) -> Record:
         """Run the cases, make the first that fails smaller, and say what came of it."""
-        with self.lane:
+        with self.session:
             return self._run(listener)
 
     def _run(self, listener: Listener) -> Record:
@@ -284,9 +283,11 @@ class Fuzz:
         """Return what is wrong with a case; None where it is right."""
         try:
             series = plan.build([trial.request])
-            result = self.lane.result(series.make, series.cases[0])
+            result = self.session.result(series.make, series.cases[0])
         except UsageError:  # values that the command line refuses: no case
             return None
+        if any(said.code == "malloc" for said in result.warnings):  # something may be left on the device's heap
+            self.session.end()
         return result if result.status in ("wrong", "failed") else None
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:

@@ -15,23 +15,23 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from cudabench.devices.protocol import Device, Module, Work
+from cudabench.compile import cubin
+from cudabench.devices.protocol import Device, Module
 from cudabench.errors import (
     CudabenchError,
     DeviceUnusable,
+    OutOfMemory,
     UnsupportedFeature,
     UsageError,
 )
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
-from cudabench.measure.budget import shortened
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
@@ -48,38 +48,18 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.modules import code_warnings, kept_in_cache, load
-from cudabench.measure.outputs import Others, OutputCheck, Site
-from cudabench.measure.sampling import (
-    WARM_UP_S,
-    SmClock,
-    enough,
-    hot_runs,
-    scale_warnings,
-    slower_inputs,
-    timing_warnings,
-    warm_up,
-)
+from cudabench.measure.modules import code_warnings, load
+from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
+from cudabench.measure.sampling import scale_warnings
 from cudabench.measure.state import KernelState
+from cudabench.measure.timing import Sampler, befores
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Timing, Verification, Warning
-from cudabench.results import stats
 from cudabench.results.warnings import warning
 
-GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
-MAX_GROUP = 16
-CLOCK_DROP = 0.05
-ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
-
-
-class WrongOutput(Exception):
-    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
-
-    def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
-        super().__init__(reason)
-        self.reason, self.verification, self.hazards = reason, verification, hazards
+SAME_CODE = "its machine code and launch are the other one's: there is nothing to measure"
 
 
 @dataclass
@@ -117,9 +97,10 @@ class Bound:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
+    """The kernels of one run on a GPU: inputs in its memory, samples, figures. `at`: which of a pair is in hand."""
 
     device: Device
+    at: int = field(default=0, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
@@ -155,7 +136,7 @@ class GpuRun(RunContext):
         try:
             if self.settings.cpu:
                 self.measure_cpu()
-            return self._measure(case, blank)
+            return self._measured([case], [blank])[0]
         except UnsupportedFeature as error:
             if case.named:
                 raise
@@ -167,19 +148,60 @@ class GpuRun(RunContext):
                 raise
             return replace(blank, status="failed", reason=str(error))
 
-    def _measure(self, case: Case, result: Result) -> Result:
-        loaded = self._loaded(case, result)
+    def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
+        """Return the results of two cases, with as many samples each, in pairs by their place.
+
+        Where one is wrong or fails, neither has a time, and the other is 'skipped'. Both are where their code is the
+        same, unless `always`. Raises as `measure` does.
+        """
+        self.buffer_sets()
+        results = [describe(case, f"cuda:{self.device.info.index}") for case in cases]
+        self.at = 0
         try:
-            bound = self._bound(loaded)
-            timing, copy, notes = self._time(loaded, bound)
-            while self._state_missed(loaded):
-                timing, copy, notes = self._time(loaded, bound)
-            return self._concluded(loaded, bound, timing, copy, notes)
+            return self._measured(cases, results, always)
+        except OutOfMemory:
+            raise
+        except CudabenchError as error:
+            if isinstance(error, UsageError) and cases[self.at].named:
+                raise
+            return stopped(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
+
+    def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
+        """Return the results of a case, or of two that are sampled in turn; `results` become what is known of them."""
+        loaded: list[Loaded] = []
+        bound: list[Bound] = []
+        try:
+            for self.at, case in enumerate(cases):
+                self.expected(case.expects)
+                loaded.append(self._loaded(case, results[self.at]))
+                results[self.at] = loaded[self.at].result
+            if not always and same_code(*loaded):
+                return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
+            for self.at, one in enumerate(loaded):
+                bound.append(self._bound(one))
+            missed = True
+            while missed:
+                sampler = Sampler(self, loaded, bound)
+                sampler.sample()
+                missed = any(self._state_missed(one) for one in loaded)
+            for self.at, (timing, notes) in enumerate(sampler.timings):
+                if len(cases) > 1:
+                    self._leave_outputs(loaded[self.at], bound[self.at])
+                results[self.at] = self._concluded(loaded[self.at], bound[self.at], timing, sampler.copy, notes)
+            return results
         except WrongOutput as wrong:
-            return loaded.found(wrong)
+            return stopped(results, self.at, loaded[self.at].found(wrong))
         finally:
             if self.device.alive():
-                loaded.state.release()
+                for one in loaded:
+                    one.state.release()
+
+    def _leave_outputs(self, loaded: Loaded, bound: Bound) -> None:
+        """Take one more sample of a kernel at each site, which does not count, for the last looks."""
+        for turn, (site, before) in enumerate(zip(bound.sites, befores(self, loaded, bound), strict=True)):
+            self.device.use_stream(turn)
+            self.device.sample([site.work], self.settings.cache, before)
+        self.device.use_stream(0)
 
     @staticmethod
     def _state_missed(loaded: Loaded) -> bool:
@@ -321,23 +343,23 @@ class GpuRun(RunContext):
         """Run the kernel once at every site and return how its outputs compare; WrongOutput where one is wrong."""
         self.progress("running", 0)
         for site in sites:
-            self._run(case, site, state)
+            self.launch(case, site, state)
             state.look()
         self.progress("verifying", 0)
         self._nothing_outside(case, sites)
         first, _ = check.in_full(sites[0], "before")
         for found in (first, *(check.by_digest(site, "before") for site in sites[1:])):
-            self._raise_if_wrong(case, found, sites)
+            self.raise_if_wrong(case, found, sites)
         if state.kept and len(sites) > 1:
             # Once more, on other inputs, with what the first launches left.
             for site in (sites[0], sites[1]):
-                self._run(case, site, None)
+                self.launch(case, site, None)
                 again = check.by_digest(site, "again")
                 if again:
                     raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state.kept)}", again)
         return first
 
-    def _run(self, case: Case, site: Site, state: KernelState | None) -> None:
+    def launch(self, case: Case, site: Site, state: KernelState | None) -> None:
         """Run the kernel once on poisoned outputs; `state` is set back first unless None."""
         for work in (*site.reset(), *(state.reset() if state else ())):
             work()
@@ -348,17 +370,18 @@ class GpuRun(RunContext):
     ) -> tuple[Verification | None, dict[str, np.ndarray]]:
         """Return what all looks say together, with the outputs at the first site; WrongOutput where one is wrong."""
         for site in sites[1:]:
-            self._raise_if_wrong(case, check.by_digest(site, "after"), sites)
+            self.raise_if_wrong(case, check.by_digest(site, "after"), sites)
         after, outputs = check.in_full(sites[0], "after")
-        self._raise_if_wrong(case, after, sites)
+        self.raise_if_wrong(case, after, sites)
         return verify.merge(before, after) if before and after else None, outputs
 
-    def _raise_if_wrong(self, case: Case, verification: Verification | None, sites: Sequence[Site]) -> None:
+    def raise_if_wrong(self, case: Case, verification: Verification | None, sites: Sequence[Site]) -> None:
+        """Raise WrongOutput where outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
         if not case.source.builtin:  # an input that was written into explains a wrong output, not the other way round
             self._inputs_unchanged(sites)
-        raise WrongOutput(wrong_reason(verification), verification)
+        raise WrongOutput.of(verification)
 
     def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
         """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
@@ -381,143 +404,6 @@ class GpuRun(RunContext):
                 nowhere = (0, 0, 0)
                 hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
                 raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
-
-    # Time -------------------------------------------------------------------------------------------------------
-
-    def _time(self, loaded: Loaded, bound: Bound) -> tuple[Timing, Timing | None, list[Warning]]:
-        """Return the kernel's timing, the copy's, and warnings; WrongOutput where a timed sample's output is wrong.
-
-        Leaves an output of the kernel at each site.
-        """
-        device = self.device
-        sites, check = bound.sites, bound.check
-        befores = self._befores(loaded, bound)
-        copies_of = [site.buffers.copy() for site in sites]
-        self.progress("warming up", 0)
-        settings = shortened(self.settings, self.until)
-        first = partial(self._sample, sites[0].work, "warming up", befores[0])
-        typical = warm_up(first, budget_s=WARM_UP_S if settings.max_time else 0.0)
-        runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat(loaded, bound) else 1
-        if runs > 1 and self._first_turned_runs(loaded, bound):
-            warm_up(first)  # again: the references took their time
-        copy_runs = 1
-        copy_work = copies_of[0]
-        if copy_work is not None:
-            copy_typical = warm_up(
-                lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5 if settings.max_time else 0.0
-            )
-            copy_runs = hot_runs(copy_typical) if self.settings.cache == "hot" else 1
-        clock = SmClock(device.sm_clock_mhz)
-
-        samples: list[float] = []
-        of_place: list[int] = []
-        copies: list[float] = []
-        most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
-        inputs = {id(site.inputs) for site in sites}
-        others = Others(sites, self.random, len(sites) > 1 and not loaded.case.source.builtin)
-        check.start()
-        start = time.monotonic()
-        stop = False
-        while not stop:
-            group = self.random.randint((most + 1) // 2, most)
-            for turn in self.random.sample(range(len(sites)), len(sites)):
-                site, copy = sites[turn], copies_of[turn]
-                device.use_stream(turn)
-                if others.touched([turn]):
-                    raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
-                if copy is not None:
-                    copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
-                if runs > 1:
-                    self._stop_anywhere(loaded, bound, turn, runs, befores[turn])
-                works = site.works(runs)
-                for left in range(group - 1, -1, -1):
-                    samples.append(device.sample(works, settings.cache, befores[turn]))
-                    of_place.append(turn)
-                    if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
-                        self._raise_if_sample_wrong(check.timed(site), len(samples), site)
-                others.leave(turn)
-                clock.look(len(samples))
-                elapsed = time.monotonic() - start
-                # Every place has its say or, where time is up, every set of inputs: a kernel may know one of them.
-                if elapsed >= settings.max_time and {id(sites[at].inputs) for at in of_place} == inputs:
-                    break
-            stop = enough(samples, elapsed, settings)
-            self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
-
-        device.use_stream(0)
-        if others.touched(range(len(sites))):
-            raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
-        for turn in set(range(len(sites))) - set(of_place):  # time was up before their turn; a copy may lie there
-            self._run(loaded.case, sites[turn], loaded.state)
-        kept, notes = slower_inputs(samples, [sites[place].inputs.problem.seed for place in of_place])
-        clocks, clock_after = clock.beside(len(samples))
-        timing = stats.summarize(
-            [samples[at] for at in kept],
-            settings.cache,
-            runs,
-            len(sites),
-            [of_place[at] for at in kept],
-            [clocks[at] for at in kept] if clocks else (),
-        )
-        notes += timing_warnings(timing, elapsed, settings, device.other_processes())
-        if clock.first and clock_after and clock_after < clock.first * (1 - CLOCK_DROP):
-            notes.append(warning("clocks", before=clock.first, after=clock_after))
-        return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
-
-    def _turned(self, loaded: Loaded, site: Site) -> Site | None:
-        """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
-        return site.turned if self.operation.turnable and not loaded.case.source.builtin else None
-
-    def _first_turned_runs(self, loaded: Loaded, bound: Bound) -> bool:
-        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
-        and tell whether there are any; WrongOutput where an output is wrong."""
-        self.progress("verifying", 0)
-        turned = [found for site in bound.sites if (found := self._turned(loaded, site))]
-        for site in {id(site.inputs): site for site in turned}.values():
-            self._run(loaded.case, site, loaded.state)
-            self._raise_if_wrong(loaded.case, bound.check.in_full(site, "before")[0], bound.sites)
-        return bool(turned)
-
-    def _stop_anywhere(self, loaded: Loaded, bound: Bound, turn: int, runs: int, before: Sequence[Work]) -> None:
-        """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
-        what that one leaves against the reference; WrongOutput where it is wrong.
-
-        Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
-        the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
-        """
-        if loaded.case.source.builtin:
-            return
-        site = bound.sites[turn]
-        last = self.random.choice([site, self._turned(loaded, site) or site])
-        launches = self.random.randint(1, runs)
-        self.device.sample(site.works(launches, last), self.settings.cache, before)
-        found = bound.check.timed(last)
-        if found:
-            why = f"the last of {launches} launches back to back: {wrong_reason(found)}"
-            raise WrongOutput(why, found)
-
-    def _befores(self, loaded: Loaded, bound: Bound) -> list[list[Work]]:
-        """Return, by site, what is queued before a sample and is not timed."""
-        local_bytes = loaded.module.resources(loaded.case.function).local_bytes
-        kept = self.settings.cache == "cold" and kept_in_cache(loaded.module.ptx)
-        found = []
-        for site in bound.sites:
-            works = [*site.reset(), *loaded.state.reset(), self.device.scrub(local_bytes)]
-            if kept:
-                works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
-            found.append(works)
-        return found
-
-    def _raise_if_sample_wrong(self, verification: Verification | None, number: int, site: Site) -> None:
-        if verification:
-            seed = site.inputs.problem.seed
-            inputs = "" if self.fixed else f" (inputs of --seed {seed})"
-            reason = f"timed sample {number}{inputs}: {wrong_reason(verification)}"
-            raise WrongOutput(reason, replace(verification, samples=number))
-
-    def _sample(self, work: Work, phase: str, before: Sequence[Work] = ()) -> float:
-        self.progress(phase, 0)
-        return self.device.sample([work], self.settings.cache, before)
 
     def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
         info = self.device.info
@@ -554,12 +440,27 @@ def _unwritten(site: Site) -> list[str]:
     return [*(buffer.name for buffer in site.buffers.buffers if buffer.role == "in"), *site.buffers.withheld]
 
 
-def may_repeat(loaded: Loaded, bound: Bound) -> bool:
-    """Tell whether launches back to back have work to do each time: on changing inputs, without a state."""
-    site = bound.sites[0]
-    return site.turned is not None and not loaded.state.kept and not _restored(site)
+def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+    """Return the results where the one at `at` ended the measurement."""
+    reason = f"not timed, because the other side is {found.status}"
+    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
+    return [*other[:at], found, *other[at + 1 :]]
 
 
-def _restored(site: Site) -> bool:
-    """Tell whether the kernel overwrites its inputs, which are then fresh in one run only."""
-    return any(buffer.role == "inout" for buffer in site.buffers.buffers)
+def same_code(one: Loaded, two: Loaded) -> bool:
+    """Tell whether two kernels are the same instructions, on the same data, with the same arguments and resources; not
+    where the code of one is not known."""
+    return bool(one.images and two.images) and _code(one) == _code(two)
+
+
+def _code(loaded: Loaded) -> tuple[object, ...]:
+    """Return what decides a kernel's time besides the card: instructions, data, resources, launches."""
+    case = loaded.case
+    hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
+    return (
+        [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in loaded.images],
+        [cubin.data_sha256(image.cubin, hidden) for image in loaded.images],
+        (loaded.result.registers, loaded.result.local_bytes, loaded.result.shared_bytes),
+        [(one.grid, one.block, repr(one.arguments), one.shared_bytes, one.cluster) for one in case.launches],
+        dict(case.constants),
+    )

@@ -7,17 +7,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from cudabench.devices.protocol import Work
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet
-from cudabench.measure.context import Arrays, InputSet
+from cudabench.measure.context import Arrays, InputSet, wrong_reason
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Operation
-from cudabench.records.results import Verification
+from cudabench.records.results import Hazard, Verification
 
+ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
 ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
+
+
+class WrongOutput(Exception):
+    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
+
+    def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.verification, self.hazards = reason, verification, hazards
+
+    @classmethod
+    def of(cls, verification: Verification, when: str = "", **known: Any) -> WrongOutput:
+        """Return what is raised for wrong outputs; `known` is added to how they compare."""
+        return cls(f"{when}{wrong_reason(verification)}", replace(verification, **known))
 
 
 @dataclass(frozen=True)

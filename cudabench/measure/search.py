@@ -43,7 +43,7 @@ def search(
     problems = _problems(own)
     if not tuned:
         raise UsageError("--strategy searches macros, parameters and blocks, and none is varied: leave it out.")
-    with run.one_by_one((evaluations or EVALUATIONS) * len(problems)) as measure:
+    with run.session((evaluations or EVALUATIONS) * len(problems)) as session:
         for problem in problems:
             tried: dict[tuple[str, ...], Result | None] = {}
 
@@ -57,7 +57,7 @@ def search(
                         tried[key] = None
                         return None
                     before = known.get(identity(point.case))
-                    tried[key] = take(run, point, before) if before else measure(point.series, point.case)
+                    tried[key] = take(run, point, before) if before else run.measure(session, point.series, point.case)
                     points.append(point)
                 return tried[key]
 

@@ -13,19 +13,18 @@ Points of one problem compete; each problem, another size, type or distribution 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.explain import verdict
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
 from cudabench.measure.run import Run
-from cudabench.measure.session import Event, Finished
+from cudabench.measure.session import Make
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan import cases
 from cudabench.plan.blocks import axis as axis
@@ -116,16 +115,16 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
             take(run, point, known[identity(point.case)])
     run.write()
     for device in run.devices:
-        with run.one_by_one(len(left), device) as measure:
+        with run.session(len(left), device) as session:
             for point in left:
-                measure(point.series, point.case)
+                run.measure(session, point.series, point.case)
 
 
 def take(run: Run, point: Point, result: Result) -> Result:
     """Keep a result of a point that an earlier run measured."""
     outcome = run.outcome(point.series)
     outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
-    run.keep(outcome, result)
+    run.add(outcome, result)
     return result
 
 
@@ -173,8 +172,11 @@ def finalists(results: Iterable[Result]) -> list[Result]:
     return [r for r in timed if cost(r)[0] <= cost(timed[0])[0] * (1 + CLOSE)][:MOST_FINALISTS]
 
 
-def rounds(chosen: Sequence[Case]) -> list[Case]:
-    """Return the cases of all rounds, every other one backwards."""
+T = TypeVar("T")
+
+
+def rounds(chosen: Sequence[T]) -> list[T]:
+    """Return what is measured in all rounds, every other one backwards."""
     return [case for at in range(ROUNDS) for case in (chosen if at % 2 == 0 else chosen[::-1])]
 
 
@@ -189,12 +191,13 @@ class Final:
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     """Measure the best points of each problem again; what comes out takes the place of their first results."""
     finals: list[Final] = []
-    by_point = {identity(case): case for outcome in run.outcomes for case in outcome.series.cases}
+    points = {identity(case): (one.series.make, case) for one in run.outcomes for case in one.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
         chosen = {identity(result): result for result in finalists(results)}
         if not chosen:
             continue
-        found = again(lambda cases: run.again(cases, fine(settings)), [by_point[point] for point in chosen])
+        with run.session(ROUNDS * len(chosen), settings=fine(settings)) as session:
+            found = again(session.result, [points[point] for point in chosen])
         for final in found:
             run.replace(chosen[identity(final.result)], final.result)
         finals += found
@@ -203,13 +206,12 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     return finals
 
 
-def again(run: Callable[[Sequence[Case]], Generator[Event, None, None]], chosen: Sequence[Case]) -> list[Final]:
-    """Measure the cases in rounds and return their results, best first; one that ever went wrong is that result."""
-    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for case in chosen}
-    with closing(run(rounds(chosen))) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                found[identity(event.result)].append(event.result)
+def again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, Case]]) -> list[Final]:
+    """Measure cases, each with what makes its operation, in rounds and return their results, best first; one that ever
+    went wrong is that result."""
+    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
+    for make, case in rounds(chosen):
+        found[identity(case)].append(measure(make, case))
     # One that is right, and not timed, is none: a wrong one comes last.
     merged = (merge(results) for results in found.values() if results)
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))

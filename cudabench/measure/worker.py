@@ -1,4 +1,4 @@
-"""The process that owns the GPU: takes one job, sends events, ends."""
+"""The process that owns the GPU: carries out orders, sends events, ends."""
 
 from __future__ import annotations
 
@@ -6,95 +6,81 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from cudabench.devices.protocol import Device
 from cudabench.errors import CudabenchError
-from cudabench.measure.session import Event, Finished, Job, Measured, Other, Refused, Started, Working
-from cudabench.records.planned import Case, Operation
+from cudabench.measure.session import Finished, Order, Refused, Started, Working
+from cudabench.system.confined import die_with_parent
 
 HEARTBEAT_S = 0.1
 
 
-def main(receive: int, send: int) -> None:
-    """Run the job that arrives on one pipe and send events through the other."""
-    serve(receive, send, _run)
+def serve(words: Sequence[str], work: Callable[[Any, Send], Callable[[Any], Finished]], device: Any = None) -> None:
+    """Open a GPU, carry out each order that comes, and end the process.
 
+    words: the pipes' ends, the GPU's number, and 'primary' for the primary context. work: makes, of the device and of
+    what sends events, what carries orders out. device: what opens the GPU, unless PyCUDA does.
+    """
+    die_with_parent()
+    orders, send = Connection(int(words[0]), writable=False), Send(Connection(int(words[1]), readable=False).send)
+    if device is None:
+        from cudabench.devices import cuda
 
-def serve(receive: int, send: int, work: Callable[..., None]) -> None:
-    """Give what arrives on one pipe to `work`, with what sends events through the other and what receives more from the
-    first, and end the process."""
-    _die_with_parent()
-    incoming = Connection(receive, writable=False)
-    job = incoming.recv()
-    channel = Connection(send, readable=False)
+        device = cuda.CudaDevice
     try:
-        work(job, channel.send, incoming.recv)
+        with device(int(words[2]), primary="primary" in words) as opened:
+            send(Started(opened.info))
+            carry_out = work(opened, send)
+            while (order := _next(orders)) is not None:
+                done = carry_out(order)
+                send(done)
+                if done.context_lost:
+                    break
     except CudabenchError as error:
-        channel.send(Refused(error))
+        send(Refused(error))
     sys.stdout.flush()
     # A spoilt context makes PyCUDA warn about every object and abort at exit; the driver cleans up without it.
     os._exit(0)
 
 
-def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case | Other]) -> None:
-    from cudabench.devices.cuda import CudaDevice
+def _next(orders: Connection) -> Any:
+    """Return the next order, None where no more come."""
+    try:
+        return orders.recv()
+    except EOFError:
+        return None
+
+
+def _measuring(device: Any, send: Send) -> Callable[[Order], Finished]:
     from cudabench.measure.gpu_run import GpuRun
 
-    send = Send(emit)
-    operation = job.operation()
-    with CudaDevice(job.index, primary=any(case.peer for case in job.cases)) as device:
-        send(Started(device.info))
-        if job.paired:
-            _run_pair(job, operation, device, send)
-            return
-        gpu_run = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
-        for at, item in enumerate(_cases(job, receive)):
-            if isinstance(item, Other):
-                gpu_run.release()
-                gpu_run = GpuRun(item.operation(), item.case.problem, job.settings, device)
-            case = item.case if isinstance(item, Other) else item
-            if job.budget:
-                gpu_run.until = job.budget.until(len(job.cases) - at)
-                if gpu_run.until is None:
-                    send(Finished(job.budget.left_out(case, f"cuda:{job.index}"), printed=printed_bytes()))
-                    continue
-            gpu_run.progress = send.progress(case.kernel)
-            result = gpu_run.measure(case)
-            if gpu_run.cpu is not None and job.cpu is None:
-                send(Measured(gpu_run.cpu))
-                job = replace(job, cpu=gpu_run.cpu)
-            context_lost = result.status == "failed" and not device.alive()
-            send(Finished(result, context_lost=context_lost, printed=printed_bytes()))
-            if context_lost:
-                return
+    run: GpuRun | None = None
+
+    def carry_out(order: Order) -> Finished:
+        nonlocal run
+        if order.make is not None or run is None:
+            assert order.make
+            if run is not None:
+                run.release()
+            run = GpuRun(order.make(), order.cases[0].problem, order.settings, device)
+        kernels = [case.kernel for case in order.cases]
+        own = run
+        own.cpu, own.until = order.cpu, order.until
+        own.progress = lambda phase, fraction: send.working(kernels[own.at], phase, fraction, own.at)
+        if len(order.cases) == 2:
+            found = own.measure_pair(order.cases, order.always)
+            return finished(device, found, any(result.status == "failed" for result in found))
+        result = own.measure(order.cases[0])
+        return finished(device, result, result.status == "failed", own.cpu)
+
+    return carry_out
 
 
-def _cases(job: Job, receive: Callable[[], Case | Other]) -> Iterator[Case | Other]:
-    yield from job.cases
-    while job.more:
-        try:
-            yield receive()
-        except EOFError:
-            return
-
-
-def _run_pair(job: Job, operation: Operation, device: Device, send: Send) -> None:
-    from cudabench.measure.ab import PairedRun
-
-    def progress(at: int) -> Callable[[str, float], None]:
-        return send.progress(job.cases[at].kernel, at)
-
-    paired = PairedRun(operation, job.cases[0].problem, job.settings, device, progress=progress(0), of=progress)
-    results = paired.measure_pair(job.cases, job.always)
-    context_lost = any(result.status == "failed" for result in results) and not device.alive()
-    printed = printed_bytes()
-    # The one that is to blame first: nothing is read after it where the context is lost.
-    for at in sorted((0, 1), key=lambda at: results[at].status != "failed"):
-        send(Finished(results[at], context_lost=context_lost, printed=printed, at=at))
+def finished(device: Any, result: Any, failed: bool, cpu: Any = None) -> Finished:
+    """Return what a worker sends of a result: with whether a kernel that failed spoilt the context."""
+    return Finished(result, cpu, failed and not device.alive(), printed_bytes())
 
 
 def printed_bytes() -> int | None:
@@ -113,28 +99,20 @@ class Send:
 
     def __init__(self, emit: Callable[[Any], None]) -> None:
         self._emit = emit
-        self._last: tuple[str, str, int | None, float] = ("", "", None, 0.0)
+        self._last: tuple[str, str, int] | None = None
+        self._next = 0.0
 
     def __call__(self, event: Any) -> None:
         """Send an event."""
         self._emit(event)
 
-    def progress(self, kernel: str, at: int | None = None) -> Callable[[str, float], None]:
-        """Return what a kernel reports its phase to; `at`: which of a pair it is."""
-
-        def report(phase: str, fraction: float) -> None:
-            now = time.monotonic()
-            if (kernel, phase, at) != self._last[:3] or now - self._last[3] > HEARTBEAT_S:
-                self._last = (kernel, phase, at, now)
-                self(Working(kernel, phase, fraction, at))
-
-        return report
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+    def working(self, kernel: str, phase: str, fraction: float, at: int = 0) -> None:
+        """Tell what phase a kernel is in; `at`: which of a pair it is."""
+        now = time.monotonic()
+        if (kernel, phase, at) != self._last or now > self._next:
+            self._last, self._next = (kernel, phase, at), now + HEARTBEAT_S
+            self(Working(kernel, phase, fraction, at))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    serve(sys.argv[1:], _measuring)

@@ -1,0 +1,238 @@
+"""Samples of a kernel beside those of a copy, or of two kernels in turn, until they are enough.
+
+Samples come in groups of random length at places of the memory in random order. Beside one kernel a copy of the same
+bytes is timed. Two kernels are bound to the same buffers, so that inputs, addresses and streams are the same: what
+differs between them is the kernels. Their samples come in pairs, in an order drawn anew for each. What clocks,
+temperature and neighbours do to the card falls on both alike, and what comes first in a pair says nothing. Between two
+samples all that kernels write is poisoned or set back, and every output is held against the reference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cudabench.devices.protocol import Work
+from cudabench.measure.budget import shortened
+from cudabench.measure.modules import kept_in_cache
+from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
+from cudabench.measure.sampling import WARM_UP_S, SmClock, enough, hot_runs, slower_inputs, timing_warnings, warm_up
+from cudabench.records.results import Timing, Warning
+from cudabench.results import stats
+from cudabench.results.ab import settled
+from cudabench.results.warnings import warning
+
+if TYPE_CHECKING:
+    from cudabench.measure.gpu_run import Bound, GpuRun, Loaded
+
+GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
+MAX_GROUP = 16
+CLOCK_DROP = 0.05
+
+
+@dataclass
+class _Side:
+    """A kernel that is sampled: what is queued before a sample, by site, its typical time and its samples."""
+
+    loaded: Loaded
+    bound: Bound
+    befores: Sequence[Sequence[Work]]
+    typical: float = 0.0
+    samples: list[float] = field(default_factory=list)
+
+
+class Sampler:
+    """Samples of the kernels of a run, one or two, which are bound to its places. `timings`, each with its warnings,
+    and `copy` are what came of them."""
+
+    def __init__(self, run: GpuRun, loaded: Sequence[Loaded], bound: Sequence[Bound]) -> None:
+        self.run, self.device, self.settings = run, run.device, shortened(run.settings, run.until)
+        self.sides = [_Side(one, its, befores(run, one, its)) for one, its in zip(loaded, bound, strict=True)]
+        self.sites, self.pair = bound[0].sites, len(loaded) > 1
+        self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
+        self.runs = self.copy_runs = 1
+        self.of_place: list[int] = []
+        self.copies: list[float] = []
+        watched = len(self.sites) > 1 and not self.pair and not loaded[0].case.source.builtin
+        self.others = Others(self.sites, run.random, watched)
+
+    def sample(self) -> None:
+        """Warm up and sample; WrongOutput where a sample's output is wrong. Leaves an output of a kernel that is alone
+        at each site."""
+        self._warm_up_all()
+        self.clock = SmClock(self.device.sm_clock_mhz)
+        for side in self.sides:
+            side.bound.check.start()
+        self._until_enough()
+        self.device.use_stream(0)
+        self._check_touched(range(len(self.sites)))
+        if not self.pair:
+            for turn in set(range(len(self.sites))) - set(self.of_place):  # time was up before; a copy may lie there
+                loaded = self.sides[0].loaded
+                self.run.launch(loaded.case, self.sites[turn], loaded.state)
+        self.timings = self._timings()
+        places = len(self.sites)
+        self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
+
+    def _warm_up_all(self) -> None:
+        """Have the clocks up, and find how many runs make a sample."""
+        hot = self.settings.cache == "hot"
+        budget_s = WARM_UP_S if self.settings.max_time else 0.0
+        for side in self._in_turn():
+            side.typical = self._warm_up(self._first(side), side.befores[0], budget_s)
+        if hot and all(may_repeat(side.loaded, side.bound) for side in self.sides):
+            self.runs = hot_runs(min(side.typical for side in self.sides))
+        for side in self._in_turn() if self.runs > 1 else ():
+            if self._first_turned_runs(side):
+                self._warm_up(self._first(side), side.befores[0], WARM_UP_S)  # again: the references took their time
+        if self.copies_of[0] is not None:
+            typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
+            self.copy_runs = hot_runs(typical) if hot else 1
+
+    def _in_turn(self, order: Sequence[int] = ()) -> Iterator[_Side]:
+        for at in order or range(len(self.sides)):
+            self.run.at = at
+            yield self.sides[at]
+
+    def _first(self, side: _Side) -> Work:
+        return side.bound.sites[0].work
+
+    def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
+        def sample() -> float:
+            self.run.progress("warming up", 0)
+            return self.device.sample([work], self.settings.cache, before)
+
+        return warm_up(sample, budget_s)
+
+    def _until_enough(self) -> None:
+        settings, random = self.settings, self.run.random
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(side.typical for side in self.sides) * self.runs))))
+        inputs = {id(site.inputs) for site in self.sites}
+        first, *second = [side.samples for side in self.sides]
+        start = time.monotonic()
+        stop = False
+        while not stop:
+            group = random.randint((most + 1) // 2, most)
+            for turn in random.sample(range(len(self.sites)), len(self.sites)):
+                self._group(turn, group)
+                self.elapsed = time.monotonic() - start
+                # Every place has its say or, where time is up, every set of inputs: a kernel may know one of them.
+                reached = {id(self.sites[at].inputs) for at in self.of_place}
+                if self.elapsed >= settings.max_time and reached == inputs:
+                    break
+            elapsed = self.elapsed
+            stop = settled(first, second[0], elapsed, settings) if second else enough(first, elapsed, settings)
+            self.run.at = 0
+            self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
+
+    def _group(self, turn: int, group: int) -> None:
+        """Take a group of samples of everything at a place."""
+        run, cache = self.run, self.settings.cache
+        self.device.use_stream(turn)
+        self._check_touched([turn])
+        if (copy := self.copies_of[turn]) is not None:
+            self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
+        for side in self._in_turn() if self.runs > 1 else ():
+            self._stop_anywhere(side, turn)
+        for left in range(group - 1, -1, -1):
+            for side in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
+                site = side.bound.sites[turn]
+                side.samples.append(self.device.sample(site.works(self.runs), cache, side.befores[turn]))
+                if cache == "cold" or left == 0:  # a look at the output is none at warm caches
+                    self._check_sample(side, site)
+            self.of_place.append(turn)
+        self.others.leave(turn)
+        self.clock.look(len(self.of_place))
+
+    def _check_sample(self, side: _Side, site: Site) -> None:
+        found, number = side.bound.check.timed(site), len(side.samples)
+        if found:
+            inputs = "" if self.run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
+            raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
+
+    def _check_touched(self, turns: Iterable[int]) -> None:
+        if self.others.touched(turns):
+            raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
+
+    def _turned(self, side: _Side, site: Site) -> Site | None:
+        """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
+        return site.turned if self.run.operation.turnable and not side.loaded.case.source.builtin else None
+
+    def _first_turned_runs(self, side: _Side) -> bool:
+        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
+        and tell whether there are any; WrongOutput where an output is wrong."""
+        self.run.progress("verifying", 0)
+        case, bound = side.loaded.case, side.bound
+        turned = [found for site in bound.sites if (found := self._turned(side, site))]
+        for site in {id(site.inputs): site for site in turned}.values():
+            self.run.launch(case, site, side.loaded.state)
+            self.run.raise_if_wrong(case, bound.check.in_full(site, "before")[0], bound.sites)
+        return bool(turned)
+
+    def _stop_anywhere(self, side: _Side, turn: int) -> None:
+        """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
+        what that one leaves against the reference; WrongOutput where it is wrong.
+
+        Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
+        the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
+        """
+        if side.loaded.case.source.builtin:
+            return
+        site = side.bound.sites[turn]
+        last = self.run.random.choice([site, self._turned(side, site) or site])
+        launches = self.run.random.randint(1, self.runs)
+        self.device.sample(site.works(launches, last), self.settings.cache, side.befores[turn])
+        found = side.bound.check.timed(last)
+        if found:
+            raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
+
+    def _timings(self) -> list[tuple[Timing, list[Warning]]]:
+        """Return what the samples of each kernel say, and what they say against themselves."""
+        clocks, clock_after = self.clock.beside(len(self.of_place))
+        of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
+        notes: list[list[Warning]] = []
+        kept = [*range(len(self.of_place))]
+        for side in self.sides:
+            slower, said = slower_inputs(side.samples, of_set)
+            notes.append(said)
+            # The samples on the slower inputs count: of a pair's for both.
+            chosen = set(slower)
+            kept = [at for at in kept if at in chosen] or kept
+        found = []
+        for side, said in zip(self.sides, notes, strict=True):
+            timing = stats.summarize(
+                [side.samples[at] for at in kept],
+                self.settings.cache,
+                self.runs,
+                len(self.sites),
+                [self.of_place[at] for at in kept],
+                [clocks[at] for at in kept] if clocks else (),
+            )
+            said += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
+            if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
+                said.append(warning("clocks", before=self.clock.first, after=clock_after))
+            found.append((timing, said))
+        return found
+
+
+def befores(run: GpuRun, loaded: Loaded, bound: Bound) -> list[list[Work]]:
+    """Return, by site, what is queued before a sample and is not timed."""
+    local_bytes = loaded.module.resources(loaded.case.function).local_bytes
+    kept = run.settings.cache == "cold" and kept_in_cache(loaded.module.ptx)
+    found = []
+    for site in bound.sites:
+        works = [*site.reset(), *loaded.state.reset(), run.device.scrub(local_bytes)]
+        if kept:
+            works += [run.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
+        found.append(works)
+    return found
+
+
+def may_repeat(loaded: Loaded, bound: Bound) -> bool:
+    """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and without
+    overwriting its inputs, which are then fresh in one run only."""
+    site = bound.sites[0]
+    restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
+    return site.turned is not None and not loaded.state.kept and not restored
