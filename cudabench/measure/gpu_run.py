@@ -33,22 +33,9 @@ from cudabench.errors import (
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.context import (
-    RunContext,
-    TurnedInputs,
-    arithmetic_warnings,
-    constants_of,
-    describe,
-    kept_sentence,
-    launch_warnings,
-    other_architecture,
-    right_output,
-    state_warnings,
-    tolerance_warnings,
-    unverified_warnings,
-    wrong_reason,
-)
-from cudabench.measure.modules import code_warnings, load
+from cudabench.measure.conclusion import MEASURED, Evidence, concluded, kept_sentence, warned, wrong_reason
+from cudabench.measure.context import RunContext, TurnedInputs, constants_of, describe
+from cudabench.measure.modules import load
 from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
 from cudabench.measure.sampling import scale_warnings
 from cudabench.measure.state import KernelState
@@ -122,31 +109,27 @@ class GpuRun(RunContext):
     # One kernel -------------------------------------------------------------------------------------------------
 
     def measure(self, case: Case) -> Result:
-        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result.
+        """Return the result of one case, as `answer` says."""
 
-        A kernel for another generation of GPUs is skipped in a ladder; UnsupportedFeature where it was named.
-        """
-        blank = describe(case, f"cuda:{self.device.info.index}")
-        if case.skip_reason:
-            return replace(blank, status="skipped", reason=case.skip_reason)
-        if reason := other_architecture(case, self.device.info):
-            return replace(blank, status="skipped", reason=reason)
-        self.buffer_sets()
-        self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
-        try:
+        def work(blank: Result) -> Result:
             if self.settings.cpu:
                 self.measure_cpu()
             return self._measured([case], [blank])[0]
-        except UnsupportedFeature as error:
-            if case.named:
-                raise
-            return replace(blank, status="skipped", reason=str(error))
-        except CudabenchError as error:
-            if case.peer and isinstance(error, DeviceUnusable):  # a library that is not there
-                return replace(blank, status="skipped", reason=str(error))
-            if isinstance(error, UsageError) and case.named:
-                raise
-            return replace(blank, status="failed", reason=str(error))
+
+        def no_library(error: CudabenchError) -> bool:
+            return bool(case.peer) and isinstance(error, DeviceUnusable)
+
+        return self.answer(case, self.device.info, self.name, work, no_library)
+
+    @property
+    def name(self) -> str:
+        """The device, as results name it."""
+        return f"cuda:{self.device.info.index}"
+
+    def ready(self, blank: Result) -> Result:
+        """Lay the buffers out."""
+        self.buffer_sets()
+        return blank
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases, with as many samples each, in pairs by their place.
@@ -155,7 +138,7 @@ class GpuRun(RunContext):
         same, unless `always`. Raises as `measure` does.
         """
         self.buffer_sets()
-        results = [describe(case, f"cuda:{self.device.info.index}") for case in cases]
+        results = [describe(case, self.name) for case in cases]
         self.at = 0
         try:
             return self._measured(cases, results, always)
@@ -273,7 +256,7 @@ class GpuRun(RunContext):
         return Bound(sites, check, before, unwritten)
 
     def _concluded(
-        self, loaded: Loaded, bound: Bound, timing: Timing, copy: Timing | None, notes: Sequence[Warning]
+        self, loaded: Loaded, bound: Bound, timing: Timing, copy: Timing | None, timed: list[Warning]
     ) -> Result:
         """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
         case, state, check = loaded.case, loaded.state, bound.check
@@ -283,31 +266,30 @@ class GpuRun(RunContext):
             self._inputs_unchanged(bound.sites, bound.unwritten)
         self._nothing_outside(case, bound.sites)
         state.look()
-        figures = right_output(self.operation, self.problem, self.inputs, outputs)
-        notes = [
-            *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
-            *tolerance_warnings(self.expected(case.expects), self.operation.tolerated(case.expects, self.problem)),
-            *code_warnings([loaded.module.ptx], {one.entry for image in loaded.images for one in image.kernels}),
-            *state_warnings(state.kept),
-            *notes,
-        ]
-        if verification:
-            verification = replace(verification, samples=check.samples)
         arch = "sm_" + self.device.info.compute_capability.replace(".", "")
-        code = machine_code.describe_all(loaded.images, arch, loaded.module.ptx)
-        result = replace(loaded.result, verification=verification, figures=figures, state=state.kept, machine_code=code)
-        stored = [buffer.dtype for buffer in self.operation.buffers(self.problem)]
-        notes += arithmetic_warnings(code, self.output_type(), verification, stored)
-        measured = self._figures(result, case, timing, copy, notes)
-        formats = code.arithmetic if code and code.arithmetic else ()
+        entries = {one.entry for image in loaded.images for one in image.kernels}
+        evidence = Evidence(
+            verification and replace(verification, samples=check.samples),
+            state.kept,
+            machine_code.describe_all(loaded.images, arch, loaded.module.ptx),
+            [loaded.module.ptx],
+            entries,
+        )
+        result, notes = concluded(loaded.result, self, case, evidence)
+        result = replace(result, figures=self.figures(outputs))
+        measured = self._rated(result, timing, copy)
+        notes |= {"timing": timed, "scale": scale_warnings(measured, self.device.info, self.operation.larger)}
+        if self.device.info.kind != "cuda":
+            notes["simulated"] = [warning("simulated")]
+        formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         fewest = self.operation.least_flops
         least = fewest(self.problem) if fewest else measured.flops
         reason = floors.impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
         if reason:
-            raise WrongOutput(reason, verification)
-        return measured
+            raise WrongOutput(reason, evidence.verification)
+        return warned(measured, notes, MEASURED)
 
     # Verify -----------------------------------------------------------------------------------------------------
 
@@ -405,7 +387,8 @@ class GpuRun(RunContext):
                 hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
                 raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
 
-    def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
+    def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
+        """Return the result with its time, and with what follows from that and from the bytes that move."""
         info = self.device.info
         nbytes = self.operation.bytes(self.problem)
         flops = self.operation.flops(self.problem) if self.operation.flops else None
@@ -414,7 +397,7 @@ class GpuRun(RunContext):
         copied = 2 * self.buffer_sets()[0].copy_bytes  # read and written
         copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes and rated else None
         over_l2 = self.operation.footprint(self.problem) / info.l2_bytes if info.l2_bytes else None
-        figures = replace(
+        return replace(
             result,
             time=timing,
             bytes=nbytes or None,
@@ -427,11 +410,6 @@ class GpuRun(RunContext):
             speedup_vs_cpu=self.cpu.time_s / timing.median_s if self.cpu and rated else None,
             footprint_over_l2=over_l2,
             cpu=self.cpu,
-        )
-        if not rated:
-            notes = [warning("simulated"), *notes]
-        return replace(
-            figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info, self.operation.larger))
         )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from cudabench.devices.protocol import Work
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet
-from cudabench.measure.context import Arrays, InputSet, wrong_reason
+from cudabench.measure.conclusion import wrong_reason
+from cudabench.measure.context import Arrays, InputSet
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Operation
 from cudabench.records.results import Hazard, Verification

@@ -172,11 +172,11 @@ class Run:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
         if not any(result.time for result in self.file.results):
             return
-        from cudabench.measure import counted
+        from cudabench.measure.counting import Counting
 
         self._done = 0
         for outcome in self.outcomes:
-            counting = counted.Counting(outcome.operation, outcome.settings, end)
+            counting = Counting(outcome.operation, outcome.settings, end)
             for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)

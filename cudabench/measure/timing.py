@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.devices.protocol import Work
 from cudabench.measure.budget import shortened
-from cudabench.measure.modules import kept_in_cache
+from cudabench.measure.conclusion import kept_in_cache
 from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
 from cudabench.measure.sampling import WARM_UP_S, SmClock, enough, hot_runs, slower_inputs, timing_warnings, warm_up
 from cudabench.records.results import Timing, Warning
