@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import simulator
-from cudabench.ceilings import chapter
+from cudabench.ceilings import benchmark
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.sim import argument_of
@@ -146,9 +146,9 @@ class SimulatedGpu:
         return not self.dead
 
 
-def scale(capability: str = "9.0") -> chapter.Scale:
+def scale(capability: str = "9.0") -> benchmark.Scale:
     """Return the sizes of the simulator."""
-    return chapter.in_simulator("sm_" + capability.replace(".", ""))
+    return benchmark.in_simulator("sm_" + capability.replace(".", ""))
 
 
 if __name__ == "__main__":

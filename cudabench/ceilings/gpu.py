@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings import benchmark as benchmarks
 from cudabench.ceilings import board, chapter, code, theory
-from cudabench.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
+from cudabench.ceilings.arithmetic import CLOCKS
+from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale
 from cudabench.devices import probe
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
@@ -73,8 +75,8 @@ class Ceilings:
         info = self.device.info
         free = self.device.free_bytes()
         if info.kind == "simulated":
-            return self.scale or chapter.in_simulator("sm_" + info.compute_capability.replace(".", ""))
-        return self.scale or chapter.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
+            return self.scale or benchmarks.in_simulator("sm_" + info.compute_capability.replace(".", ""))
+        return self.scale or benchmarks.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
 
     @property
     def module(self) -> Module:
@@ -82,7 +84,7 @@ class Ceilings:
         if self._loaded is None:
             self.progress("compiling", 0)
             try:
-                self._loaded = self.device.load(chapter.source(), {}, ())
+                self._loaded = self.device.load(benchmarks.source(), {}, ())
             except CudabenchError as error:
                 self._loaded = error
         if isinstance(self._loaded, CudabenchError):
@@ -91,7 +93,7 @@ class Ceilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling by its name; what fails is its status and reason."""
-        blank = chapter.blank(name)
+        blank = benchmarks.blank(name)
         lack = self._lack(name)
         if lack:
             return replace(blank, status="skipped", reason=lack)
@@ -254,7 +256,7 @@ class Ceilings:
     def _host_copy(self, name: str, blank: Ceiling) -> Ceiling:
         nbytes = self.sizes.host_bytes
         self.progress("running", 0)
-        words = chapter.pattern(0, nbytes // 4).view(np.uint8)
+        words = benchmarks.pattern(0, nbytes // 4).view(np.uint8)
         memory = self.device.pinned(nbytes) if name.endswith("pinned") else np.empty(nbytes, np.uint8)
         pointer = self.device.allocate(nbytes)
         up = name.startswith("host-to-device")
@@ -389,9 +391,9 @@ class _Trial:
 
         A block takes as long as its slowest warp: warps that share a unit do not end together.
         """
-        if chapter.CLOCKS not in self.benchmark.arrays(self.extent):
+        if CLOCKS not in self.benchmark.arrays(self.extent):
             return None
-        of_blocks = self._look(chapter.CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
+        of_blocks = self._look(CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
         clocks = float(np.median(of_blocks.max(axis=1)))
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
-from cudabench.ceilings import chapter
+from cudabench.ceilings.benchmark import blank, source
 from cudabench.devices import Choice, probe
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure import provenance as origin
@@ -76,7 +76,7 @@ class CeilingsRun:
             },
             tool=tool,
             host=probe.host(),
-            provenance=origin.gather([chapter.source()], compiler(choice, tool)),
+            provenance=origin.gather([source()], compiler(choice, tool)),
         )
 
     def write(self) -> None:
@@ -125,6 +125,6 @@ class CeilingsRun:
             self.choice, self.settings, started=self._started, working=self._working, module=WORKER
         ) as session:
             for name in self.names:
-                failed = replace(chapter.blank(name), status="failed")
+                failed = replace(blank(name), status="failed")
                 found = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]
                 yield replace(found, reason=" ".join(found.reason.split()))

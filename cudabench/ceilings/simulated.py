@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cudabench.cards import Ceiling
+from cudabench.ceilings import benchmark as benchmarks
 from cudabench.ceilings import chapter, code
-from cudabench.ceilings.chapter import Extent, Microbenchmark
+from cudabench.ceilings.benchmark import Extent, Microbenchmark
 from cudabench.ceilings.gpu import lacking
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UnsupportedFeature
@@ -33,7 +34,7 @@ class SimulatedCeilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling without a value: ok, and what was verified; or what is wrong."""
-        blank = chapter.blank(name)
+        blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
             return replace(blank, status="skipped", reason=NO_KERNEL)
@@ -47,7 +48,7 @@ class SimulatedCeilings:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
 
     def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        scale = chapter.in_simulator(self.device.architecture)
+        scale = benchmarks.in_simulator(self.device.architecture)
         one = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
         each = scale.empty_blocks if benchmark.blocks == "empty" else 1
@@ -107,7 +108,7 @@ def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
         kernel=benchmark.name,
         id=None,
         function=last.function,
-        source=chapter.source(),
+        source=benchmarks.source(),
         problem=Problem({}, "uint32"),
         block=last.block,
         grid=last.grid,
