@@ -16,10 +16,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cudabench.devices import Choice
-from cudabench.measure.budget import Budget
 from cudabench.measure.fuzz import Fuzz
 from cudabench.measure.run import Listener
-from cudabench.measure.session import Make, Session
+from cudabench.measure.session import Budget, Make, Session
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest

@@ -162,10 +162,10 @@ if __name__ == "__main__":
     gpu.WARM_UP_S = 0.0
     spoilt = os.environ.get("CEILINGS_DIE", "")
 
-    def run(device: Any, send: Any) -> Callable[[Any], Any]:
+    def run(device: Any, tell: Any) -> Callable[[Any], Any]:
         """Measure on the simulated GPU; the kernel that the environment names spoils its context."""
         device.dying = {spoilt} if spoilt else set()
-        carry_out = measuring(device, send, scale=scale())
+        carry_out = measuring(device, tell, scale=scale())
         return lambda order: carry_out((order[0], replace(order[1], min_time=0.0, max_time=9.0, min_samples=1)))
 
     serve(sys.argv[1:], run, lambda index, primary: nullcontext(SimulatedGpu()))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
 from cudabench.measure.session import Finished, Order
-from cudabench.measure.worker import Send, finished, serve
+from cudabench.measure.worker import Told, finished, serve
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, Result
 
@@ -39,11 +39,11 @@ class FakeDevice:
         return not self.spoilt
 
 
-def working(device: FakeDevice, send: Send) -> Callable[[Order], Finished]:
+def working(device: FakeDevice, tell: Told) -> Callable[[Order], Finished]:
     """Return what ends as the kernels say."""
 
     def end(case: Case, at: int) -> Result:
-        send.working(case.kernel, "timing", 0.5, at)
+        tell(case.kernel, "timing", 0.5, at)
         print(f"printed by {case.kernel}", flush=True)
         tempfile.mkdtemp()
         print("library noise", file=sys.stderr, flush=True)

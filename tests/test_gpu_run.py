@@ -15,11 +15,11 @@ import pytest
 from cudabench import operations
 from cudabench.errors import OutOfMemory
 from cudabench.measure import floors, gpu_run, timing
-from cudabench.measure.budget import Budget, shortened
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.sampling import SmClock, enough, hot_runs, slower_inputs, warm_up
+from cudabench.measure.sampling import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
+from cudabench.measure.session import Budget
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings, Tolerance
 from cudabench.records.results import MachineCode, Result

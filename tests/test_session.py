@@ -14,7 +14,6 @@ from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.measure import session
-from cudabench.measure.budget import Budget
 from cudabench.measure.run import Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
@@ -56,7 +55,7 @@ class Heard:
         )
 
 
-def run(*kernels: str, timeout: float = 20, budget: Budget | None = None, heard: Heard | None = None) -> list[Result]:
+def run(*kernels: str, timeout: float = 20, heard: Heard | None = None) -> list[Result]:
     """Return the results of cases of these kernel names."""
     with (heard or Heard()).session(timeout) as device:
         return list(device.results(MAKE, ladder(*kernels)))
@@ -164,7 +163,7 @@ def test_the_end_of_a_budget() -> None:
     first, *rest = ladder("a", "hangs", "b")
     with Heard().session() as device:
         assert device.result(MAKE, first).status == "ok"
-        found = list(device.results(MAKE, rest, Budget(0.5, time.monotonic() + 0.5)))
+        found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
     assert [r.status for r in found] == ["failed", "failed"]
     assert "no sign of life for 2 s while timing" in (found[0].reason or "")
     assert found[1].reason == "not measured: --budget 0.5 s was spent before its turn; give more, or fewer kernels"

@@ -9,11 +9,11 @@ from typing import Any
 
 from cudabench.ceilings.gpu import Ceilings, HostDevice
 from cudabench.measure.session import Finished
-from cudabench.measure.worker import Send, finished, serve
+from cudabench.measure.worker import Told, finished, serve
 from cudabench.records.planned import Settings
 
 
-def measuring(device: HostDevice, send: Send, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
+def measuring(device: HostDevice, tell: Told, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
     """Return what measures a ceiling that is ordered by its name."""
     ceilings: Ceilings | None = None
 
@@ -21,7 +21,7 @@ def measuring(device: HostDevice, send: Send, **how: Any) -> Callable[[tuple[str
         nonlocal ceilings
         name, settings = order
         ceilings = ceilings or Ceilings(device, settings, **how)
-        ceilings.progress = partial(send.working, name)
+        ceilings.progress = partial(tell, name)
         found = ceilings.measure(name)
         return finished(device, found, found.status == "failed")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,24 @@ BASELINE_S = 0.4
 
 @dataclass
 class InputSet:
-    """The inputs of one seed and the right outputs for them, in host memory, made when first needed."""
+    """Inputs of one seed and the right outputs for them, in host memory, made when first needed.
+
+    `turned` names the arrays that begin later than those of `base`; see `buffers`.
+    """
 
     operation: Operation
     problem: Problem
-    _inputs: Arrays | None = field(default=None, init=False)
+    base: InputSet | None = None
+    turned: frozenset[str] = frozenset()
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
     _poisons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
-    @property
+    @cached_property
     def arrays(self) -> Arrays:
-        """The seeded inputs."""
-        if self._inputs is None:
-            self._inputs = self.operation.inputs(self.problem)
-        return self._inputs
+        """The seeded inputs, as a kernel reads them."""
+        if self.base is None:
+            return self.operation.inputs(self.problem)
+        return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
 
     def expected(self, name: str) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case."""
@@ -53,26 +58,15 @@ class InputSet:
             self._poisons[name] = poison_bytes(self.expected(name))
         return self._poisons[name]
 
+    def compare(self, expects: str, got: Arrays, when: str) -> Verification | None:
+        """Return how outputs compare with what is expected; None where nothing is."""
+        expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
+        return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
+
     def differing(self, other: InputSet) -> frozenset[str]:
         """Return the inputs that another set has other bytes of: those that a seed decides."""
         mine, others = self.arrays, other.arrays
         return frozenset(name for name in mine if not np.array_equal(_bytes(mine[name]), _bytes(others[name])))
-
-
-@dataclass
-class TurnedInputs(InputSet):
-    """Another set of inputs, of which some arrays begin later; see `buffers`."""
-
-    base: InputSet = field(kw_only=True)
-    names: frozenset[str] = field(kw_only=True)
-
-    @property
-    def arrays(self) -> Arrays:
-        """The inputs as a kernel reads them there."""
-        if self._inputs is None:
-            given = self.base.arrays
-            self._inputs = {name: turned(array) if name in self.names else array for name, array in given.items()}
-        return self._inputs
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
@@ -90,27 +84,19 @@ class RunContext:
     cpu: CpuTime | None = field(default=None, kw_only=True)
     second_seed: int | None = field(default=None, kw_only=True)
     until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
-    _sets: tuple[InputSet, ...] = field(default=(), init=False)
-    _drawn: frozenset[str] | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def input_sets(self) -> tuple[InputSet, InputSet]:
         """The inputs of --seed, and others: of `second_seed`, or of the seed that follows."""
-        if not self._sets:
-            seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
-            problems = (self.problem, replace(self.problem, seed=seed))
-            self._sets = tuple(InputSet(self.operation, problem) for problem in problems)
-        first, second = self._sets
-        return first, second
+        seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
+        return InputSet(self.operation, self.problem), InputSet(self.operation, replace(self.problem, seed=seed))
 
-    @property
+    @cached_property
     def drawn(self) -> frozenset[str]:
         """The inputs that the seed decides, by name."""
-        if self._drawn is None:
-            self.progress("making inputs", 0)
-            first, second = self.input_sets
-            self._drawn = first.differing(second)
-        return self._drawn
+        self.progress("making inputs", 0)
+        first, second = self.input_sets
+        return first.differing(second)
 
     @property
     def fixed(self) -> bool:
@@ -133,14 +119,6 @@ class RunContext:
         if self.operation.save:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
-
-    def compare(self, expects: str, got: Arrays, when: str, inputs: InputSet | None = None) -> Verification | None:
-        """Return how outputs compare with what is expected, of the inputs of --seed or of others; None where nothing
-        is."""
-        inputs = inputs or self.input_sets[0]
-        expected = inputs.expected(expects)
-        tolerance = self.operation.tolerated(expects, inputs.problem)
-        return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
     def answer(
         self,

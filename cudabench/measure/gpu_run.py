@@ -34,7 +34,7 @@ from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.conclusion import MEASURED, Evidence, concluded, kept_sentence, warned, wrong_reason
-from cudabench.measure.context import RunContext, TurnedInputs, constants_of, describe
+from cudabench.measure.context import InputSet, RunContext, constants_of, describe
 from cudabench.measure.modules import load
 from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
 from cudabench.measure.sampling import scale_warnings
@@ -246,7 +246,7 @@ class GpuRun(RunContext):
         """Return the kernel bound to every place after its first runs; WrongOutput where one of them is wrong."""
         case = loaded.case
         sites = self._sites(case, loaded.module)
-        check = OutputCheck(self.operation, case.expects, self.operation.saves)
+        check = OutputCheck(case.expects, self.operation.saves)
         for site in sites:
             copy = site.buffers.copy()
             if copy:
@@ -301,10 +301,7 @@ class GpuRun(RunContext):
         # What lies in constant memory too stays as it is there.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
         drawn = read_only & self.drawn  # of what the user fixed, a rotated row of indices could lead anywhere
-        later = {
-            id(inputs): TurnedInputs(self.operation, inputs.problem, base=inputs, names=frozenset(drawn))
-            for inputs in sets
-        }
+        later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
         sites = []
         for at, place in enumerate(places):
             inputs = sets[at % len(sets)]

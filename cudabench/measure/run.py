@@ -22,9 +22,8 @@ from cudabench.errors import OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain.limits import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
-from cudabench.measure.budget import Budget
 from cudabench.measure.context import describe
-from cudabench.measure.session import Session
+from cudabench.measure.session import Budget, Session
 from cudabench.plan.series import Series
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Case, Operation, Settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -60,6 +61,14 @@ class SmClock:
         if clock is not None:
             self._readings.append((samples, clock))
         return clock
+
+
+def shortened(settings: Settings, until: float | None) -> Settings:
+    """Return settings that sample no longer than until an instant, but long enough for the fewest samples."""
+    if until is None:
+        return settings
+    left = max(until - time.monotonic(), 0.0)
+    return replace(settings, max_time=min(settings.max_time, left), min_time=min(settings.min_time, left))
 
 
 def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:

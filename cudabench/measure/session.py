@@ -16,16 +16,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabench.cards.load import Card
 from cudabench.compile import limits
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.measure.budget import Budget
+from cudabench.measure.context import describe
 from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 from cudabench.system import children, confined, interrupts
@@ -59,15 +59,7 @@ class Order:
     always: bool = False
 
 
-@dataclass(frozen=True)
-class Started:
-    """The device is ready."""
-
-    device: DeviceInfo
-
-
-@dataclass(frozen=True)
-class Working:
+class Working(NamedTuple):
     """A kernel is in a phase, of which a fraction is done. `at`: which of a pair it is."""
 
     kernel: str
@@ -76,8 +68,7 @@ class Working:
     at: int = 0
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """An order is carried out.
 
     `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
@@ -91,13 +82,25 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """The run cannot go on: an error for the user."""
+class Budget:
+    """The time that is left to a run, in seconds of the machine's monotonic clock, which its processes share.
 
-    error: CudabenchError
+    `seconds` is what --budget gave; `end` is when they are over; `later` counts the kernels that come after those of
+    the session in hand.
+    """
+
+    seconds: float
+    end: float
+    later: int = 0
+
+    def until(self, left: int) -> float | None:
+        """Return when the next of `left` kernels has to be done, so that all that follow have as long as it; None
+        where the time is over."""
+        now = time.monotonic()
+        return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """A device; use as a context manager. A GPU's worker is replaced after it ended or was ended.
 
     `device` and `cpu`, the baseline of the problem in hand, are None until they are known. `started` is told of the
@@ -131,9 +134,6 @@ class Session:
         self._of: tuple[Make, Problem] | None = None  # what the last case was of,
         self._sent: tuple[Make, Problem] | None = None  # and the last of the worker in hand
 
-    def __enter__(self) -> Session:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.end()
 
@@ -150,20 +150,20 @@ class Session:
         """
         self._begin([case])
         until = budget.until(left) if budget else None
-        if budget and until is None:
-            found = budget.left_out(case, self.choice.name)
+        if late := self._late(case, budget):
             self._finished("")
-        elif self._simulator:
+            return late
+        if self._simulator:
             run = self._run_of(make, case)
             run.until = budget.end if budget else None  # simulated whole: those that follow get what it leaves
             run.progress = partial(self._working, case.kernel)
             found = run.simulate(case)
             self.cpu = run.cpu
             self._finished(run.output)
-        else:
-            order = Order(self._new(make, case), (case,), self.settings, self.cpu, until)
-            found = self.ask(order, lambda at, reason: self._failed(case, reason), budget.end if budget else math.inf)
-        return found
+            return found
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until)
+        answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
+        return answer
 
     def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
         """Yield the results of cases of one problem in their order; some at the same time in the simulator. Those whose
@@ -187,7 +187,7 @@ class Session:
 
         self._begin(cases)
         found: list[Result] = self.ask(
-            Order(self._new(make, cases[0]), tuple(cases), self.settings, always=always), lost
+            Order(self._turn_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
         )
         return found
 
@@ -238,23 +238,26 @@ class Session:
             self.device = device
             self._started(device)
 
-    def _turn_to(self, make: Make, case: Case) -> tuple[Make, Problem]:
+    def _turn_to(self, make: Make, case: Case) -> Make | None:
+        """Return what makes the operation of a case; None where the worker has it."""
         of = (make, case.problem)
         if self._of not in (None, of):
             self.cpu, self._simulated = None, None
-        self._of = of
-        return of
-
-    def _new(self, make: Make, case: Case) -> Make | None:
-        """Return what makes the operation of a case; None where the worker has it."""
-        of, before = self._turn_to(make, case), self._sent
-        self._sent = of
-        return None if before == of else make
+        known = self._sent == of
+        self._of = self._sent = of
+        return None if known else make
 
     def _failed(self, case: Case, reason: str) -> Result:
-        from cudabench.measure.context import describe
-
         return replace(describe(case, self.choice.name), status="failed", reason=reason)
+
+    def _late(self, case: Case, budget: Budget | None) -> Result | None:
+        """Return the result of a case whose turn comes after the end of the budget."""
+        if budget is None or budget.until(1) is not None:
+            return None
+        return self._failed(
+            case,
+            f"not measured: --budget {budget.seconds:g} s was spent before its turn; give more, or fewer kernels",
+        )
 
     # In the simulator -------------------------------------------------------------------------------------------------
 
@@ -293,10 +296,8 @@ class Session:
             run.progress = working
             return run.simulate(case), run.output
 
-        def refused(case: Case) -> Result | None:
-            return budget.left_out(case, self.choice.name) if budget and budget.until(1) is None else None
-
-        for found, output in parallel.results(cases, simulate, together, self._working, refused, self._failed):
+        late = partial(self._late, budget=budget)
+        for found, output in parallel.results(cases, simulate, together, self._working, late, self._failed):
             self._finished(output)
             yield found
 
@@ -366,7 +367,7 @@ class Worker:
             confined.end_group(self._process)
             raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
         try:
-            device: DeviceInfo = self._heard().device
+            device: DeviceInfo = self._heard()
         except (EOFError, ConnectionResetError):
             self._process.wait()
             raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
@@ -395,8 +396,8 @@ class Worker:
 
     def _heard(self) -> Any:
         event = self._from.recv()
-        if isinstance(event, Refused):
-            raise event.error
+        if isinstance(event, CudabenchError):
+            raise event
         return event
 
     def printed(self, end: int | None = None) -> str:

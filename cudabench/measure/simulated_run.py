@@ -137,7 +137,7 @@ class SimulatedRun(RunContext):
         run = suspected.settled(run, own, self.disassemble)
         self.output = run.report.output
         evidence = Evidence(
-            self.compare(case.expects, arrays, "simulated"),
+            self.input_sets[0].compare(case.expects, arrays, "simulated"),
             self.device.changed(case),
             described(self.device, case, run.report.executed, run.report.accesses) if self.disassemble else None,
             [self.device.load(part).compiled.ptx for part in case.parts],
@@ -233,7 +233,7 @@ class SimulatedRun(RunContext):
             return self._launch(case, fresh, "in another order", seconds=seconds, schedule=schedule), fresh
 
         def wrong(found: Arrays) -> str | None:
-            look = self.compare(case.expects, found, "simulated")
+            look = self.input_sets[0].compare(case.expects, found, "simulated")
             return wrong_reason(look) if look and look.mismatches else None
 
         written = [one.name for one in self.operation.buffers(self.problem) if one.role in ("out", "inout")]
@@ -295,7 +295,7 @@ class SimulatedRun(RunContext):
         inputs = self.input_sets[1]
         arrays = self._arrays(case, inputs)
         self._launch(case, arrays, "launching again")
-        again = self.compare(case.expects, arrays, "again", inputs)
+        again = inputs.compare(case.expects, arrays, "again")
         if again is None or not again.mismatches:
             return []
         return [f"{wrong_reason(again)}: {kept_sentence(state)}"]

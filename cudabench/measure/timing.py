@@ -15,10 +15,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudabench.devices.protocol import Work
-from cudabench.measure.budget import shortened
 from cudabench.measure.conclusion import kept_in_cache
 from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
-from cudabench.measure.sampling import WARM_UP_S, SmClock, enough, hot_runs, slower_inputs, timing_warnings, warm_up
+from cudabench.measure.sampling import (
+    WARM_UP_S,
+    SmClock,
+    enough,
+    hot_runs,
+    shortened,
+    slower_inputs,
+    timing_warnings,
+    warm_up,
+)
 from cudabench.records.results import Timing, Warning
 from cudabench.results import stats
 from cudabench.results.ab import settled
