@@ -25,7 +25,6 @@ sys.path.insert(0, str(ROOT))
 from cudabench.ceilings import arithmetic, chapter, theory  # noqa: E402
 from cudabench.ceilings.gpu import Ceilings  # noqa: E402
 from cudabench.devices.cuda import CudaDevice  # noqa: E402
-from cudabench.occupancy import capability  # noqa: E402
 
 SAMPLES, WARM = 60, 20
 SAMPLE_S = 4e-3
@@ -99,7 +98,7 @@ def main() -> None:
         print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")
         print(f"{'ceiling':12} {'operands':8} {'T/s':>8} {'of theory':>9} {'FMA/clock/SM':>12} {'MHz':>6}")
         for one in arithmetic.TENSOR:
-            if one.lacks(capability(device.info.compute_capability)):
+            if one.lack(device.info.compute_capability):
                 continue
             for record in measure(device, one.name):
                 found.append(record)

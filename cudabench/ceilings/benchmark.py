@@ -143,9 +143,14 @@ class Microbenchmark:
         """Return the blocks that move an array in one turn each."""
         return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
 
-    def lacks(self, own: tuple[int, int]) -> bool:
-        """Whether cards of a compute capability have not its instruction."""
-        return own < self.least or (self.most is not None and own > self.most)
+    def lack(self, compute_capability: str) -> str | None:
+        """Return why a card of a compute capability has not its instruction; None where it has."""
+        own = capability(compute_capability)
+        if own >= self.least and (self.most is None or own <= self.most):
+            return None
+        least = ".".join(map(str, self.least))
+        of = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
+        return f"{self.wanting} {of}; this card has {compute_capability}"
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
@@ -155,6 +160,11 @@ class Microbenchmark:
             arguments = (*self.arrays(extent), *map(np.uint32, self.numbers(extent)), np.uint32(extent.passes))
         block = 1 if self.blocks == "single" else self.threads
         return Launch(self.function, (extent.grid, 1, 1), (block, 1, 1), arguments, self.shared(extent.scale))
+
+
+def bytes_of(content: np.ndarray | int) -> int:
+    """Return the bytes of an array."""
+    return content if isinstance(content, int) else content.nbytes
 
 
 def blank(name: str) -> Ceiling:

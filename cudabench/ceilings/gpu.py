@@ -15,7 +15,7 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.ceilings import benchmark as benchmarks
 from cudabench.ceilings import board, chapter, code, theory
 from cudabench.ceilings.arithmetic import CLOCKS
-from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale
+from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale, bytes_of
 from cudabench.devices import probe
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
@@ -94,8 +94,7 @@ class Ceilings:
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling by its name; what fails is its status and reason."""
         blank = benchmarks.blank(name)
-        lack = self._lack(name)
-        if lack:
+        if lack := self._lack(name):
             return replace(blank, status="skipped", reason=lack)
         try:
             measured = self._measured(name, blank)
@@ -106,15 +105,13 @@ class Ceilings:
         except Exception as error:  # a defect in one must not cost the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
         if self.device.info.kind == "simulated":  # no ceiling follows from times that are made up
-            found = replace(blank, reason=NO_TIME, method=measured.method, code=measured.code)
-            return self._hashed(found)
+            return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
         return self._hashed(self._beside_theory(measured))
 
     def _lack(self, name: str) -> str | None:
         benchmark = chapter.BY_NAME.get(name)
-        own = capability(self.device.info.compute_capability)
-        if benchmark and benchmark.lacks(own):
-            return lacking(benchmark, self.device.info.compute_capability)
+        if benchmark and (lack := benchmark.lack(self.device.info.compute_capability)):
+            return lack
         if KINDS[name].group == "energy" and board.energy_j(self._board) is None:
             return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
         return None
@@ -213,8 +210,7 @@ class Ceilings:
         pointers: dict[str, int] = {}
         try:
             for name, content in arrays.items():
-                nbytes = content if isinstance(content, int) else content.nbytes
-                pointers[name] = self.device.allocate(nbytes, own_page=True)
+                pointers[name] = self.device.allocate(bytes_of(content), own_page=True)
                 if not isinstance(content, int):
                     self.device.upload(pointers[name], content)
             if benchmark.cold:
@@ -305,11 +301,10 @@ class Ceilings:
             trial.prepare()
             trial.verify("before the energy is read")
             many = max(1, round(0.05 / trial.seconds))
-            work = trial.work
             began, start, launches = self._joules(), time.monotonic(), 0
             while time.monotonic() - start < self.energy_s:
                 self.progress("timing", min((time.monotonic() - start) / max(self.energy_s, 1e-9), 1.0))
-                self.device.run(_repeated(work, many), "running for its energy")
+                self.device.run(_all([trial.work] * many), "running for its energy")
                 launches += many
             seconds, joules = time.monotonic() - start, self._joules() - began
             trial.verify("after the energy was read")
@@ -355,25 +350,19 @@ class _Trial:
 
     def prepare(self) -> None:
         """Make the loop long enough, and take a first time."""
-        self._bind()
-        typical = self._typical()
+        most = self.extent.passes
         if self.benchmark.passes(self.extent.scale) is None:
             most = self.extent.scale.most_passes
-            while typical < SAMPLE_S / 2 and self.extent.passes < most:
-                # A first pass may be lost in the launch: never more than 64 times as long at once.
-                longer = min(64.0, SAMPLE_S / max(typical, 1e-9))
-                passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
-                self.extent = replace(self.extent, passes=passes)
-                self._bind()
-                typical = self._typical()
-        self.seconds = typical
-
-    def _bind(self) -> None:
-        device = self.owner.device
-        self.work = device.bind(self.owner.module, [self.benchmark.launch(self.extent)], self.pointers)
-
-    def _typical(self) -> float:
-        return float(np.median([self.sample() for _ in range(TRIES)]))
+        while True:
+            launch = self.benchmark.launch(self.extent)
+            self.work = self.owner.device.bind(self.owner.module, [launch], self.pointers)
+            self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
+            if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
+                return
+            # A first pass may be lost in the launch: never more than 64 times as long at once.
+            longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
+            passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
+            self.extent = replace(self.extent, passes=passes)
 
     def sample(self) -> float:
         """Return the seconds of one launch."""
@@ -413,16 +402,13 @@ class _Trial:
             raise WrongResult(f"{fault} ({when})")
 
     def _fill(self, name: str, byte: int) -> Work:
-        content = self.benchmark.arrays(self.extent)[name]
-        return self.owner.device.fill(
-            self.pointers[name], content if isinstance(content, int) else content.nbytes, byte
-        )
+        nbytes = bytes_of(self.benchmark.arrays(self.extent)[name])
+        return self.owner.device.fill(self.pointers[name], nbytes, byte)
 
     def _look(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
         size = np.dtype(dtype).itemsize
         if count is None:
-            content = self.benchmark.arrays(self.extent)[name]
-            count = (content if isinstance(content, int) else content.nbytes) // size - first
+            count = bytes_of(self.benchmark.arrays(self.extent)[name]) // size - first
         found = np.empty(count, dtype)
         self.owner.device.download(self.pointers[name] + first * size, found)
         return found
@@ -434,18 +420,6 @@ def _all(works: Sequence[Work]) -> Work:
             work()
 
     return queue
-
-
-def _repeated(work: Work, times: int) -> Work:
-    return _all([work] * times)
-
-
-def lacking(benchmark: Microbenchmark, compute_capability: str) -> str:
-    """Return why a card of a compute capability has no such ceiling."""
-    least = ".".join(map(str, benchmark.least))
-    if benchmark.most == benchmark.least:
-        return f"{benchmark.wanting} is of compute capability {least} alone; this card has {compute_capability}"
-    return f"{benchmark.wanting} begins at compute capability {least}; this card has {compute_capability}"
 
 
 def notes_of(name: str, compute_capability: str) -> str:
