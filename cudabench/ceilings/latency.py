@@ -91,28 +91,17 @@ def _chased(
     )
 
 
-def _global_same(extent: Extent, look: Look) -> str | None:
-    return differs("the word", int(look("words", 0, 1)[0]), extent.threads // WARP * _hops(extent) * ADDEND % WORD)
-
-
 def _own_word(extent: Extent) -> np.ndarray:
     return np.full(THREADS, _hops(extent) * ADDEND % WORD, np.uint32)
 
 
-def _one_word(extent: Extent) -> np.ndarray:
-    found = np.zeros(THREADS, np.uint32)
-    found[0] = THREADS * _hops(extent) * ADDEND % WORD
-    return found
-
-
 _SPREAD = np.arange(THREADS, dtype=np.uint32)
-_SAME = np.zeros(THREADS, np.uint32)
 
 
-def _atomic(
-    name: str, function: str, opcode: str, place: np.ndarray, lanes: int, wrong: Callable[..., str | None]
-) -> Microbenchmark:
-    words = "words" if function.startswith("global") else "out"
+def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
+    """Return additions by some lanes of each warp, to one word or each to its own."""
+    words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
+    place = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
     return Microbenchmark(
         name,
         function,
@@ -195,17 +184,17 @@ ALL = (
         ),
         blocks="one",
     ),
-    _atomic("global-atomic-same", "global_atomic_same", "RED|REDG", _SAME, 1, _global_same),
     _atomic(
-        "global-atomic-spread",
-        "global_atomic_spread",
-        "RED|REDG",
-        _SPREAD,
-        WARP,
-        each_block(_own_word, "uint32", "words"),
+        "global-atomic-same",
+        "global_atomic_same",
+        lambda e, look: differs("the word", int(look("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
+        lanes=1,
     ),
-    _atomic("shared-atomic-same", "shared_atomic", "ATOMS", _SAME, WARP, each_block(_one_word, "uint32")),
-    _atomic("shared-atomic-spread", "shared_atomic", "ATOMS", _SPREAD, WARP, each_block(_own_word, "uint32")),
+    _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
+    _atomic(
+        "shared-atomic-same", "shared_atomic", each_block(lambda e: _own_word(e) * THREADS * (_SPREAD == 0), "uint32")
+    ),
+    _atomic("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
     _empty(
         "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
     ),

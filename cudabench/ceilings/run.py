@@ -17,11 +17,10 @@ from cudabench.ceilings.benchmark import blank, source
 from cudabench.devices import Choice, probe
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import Listener, compiler, versions
+from cudabench.measure.run import Kept, Listener, compiler, versions
 from cudabench.measure.session import Session
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
-from cudabench.records.results import DeviceInfo
 
 WORKER = "cudabench.ceilings.worker"
 ENERGY = "energy"  # the group that is measured only where it is asked for
@@ -48,7 +47,7 @@ def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
     return tuple(name for name in KINDS if name in wanted)
 
 
-class CeilingsRun:
+class CeilingsRun(Kept):
     """Ceilings on a device; `file` holds those that are known and is written to `path` after each."""
 
     def __init__(
@@ -61,28 +60,16 @@ class CeilingsRun:
         path: Path | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self.choice, self.names, self.settings, self.path = choice, tuple(names), settings, path
-        self.listener = listener or Listener()
-        self._uuid: str | None = None
+        self.choice, self.names, self.settings = choice, tuple(names), settings
         tool = versions(choice)
-        self.file = ResultsFile(
-            settings={
-                "min_time": settings.min_time,
-                "max_time": settings.max_time,
-                "min_samples": settings.min_samples,
-                "timeout": settings.timeout,
-                **request,
-                "device": choice.name,
-            },
+        timing = {name: getattr(settings, name) for name in ("min_time", "max_time", "min_samples", "timeout")}
+        file = ResultsFile(
+            settings={**timing, **request, "device": choice.name},
             tool=tool,
             host=probe.host(),
             provenance=origin.gather([source()], compiler(choice, tool)),
         )
-
-    def write(self) -> None:
-        """Write the file, where there is to be one."""
-        if self.path:
-            self.file.write(self.path)
+        super().__init__(file, path, listener)
 
     def collect(self) -> None:
         """Measure everything. Whatever ends it, `file` holds what was known by then, and no worker is left.
@@ -90,21 +77,14 @@ class CeilingsRun:
         Raises CudabenchError where the device does not start.
         """
         self.write()
-        self.listener.begin(len(self.names))
-        try:
-            with closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as found:
-                for one in found:
-                    self.file.ceilings.append(one)
-                    origin.finish(self.file.provenance, self._uuid)
-                    self.write()
-        finally:
-            self.listener.end()
-
-    def _started(self, device: DeviceInfo) -> None:
-        self.file.devices.append(device)
-        if device.timed:
-            self._uuid = device.uuid
-            origin.begin(self.file.provenance, device.uuid)
+        with (
+            self.told(len(self.names)),
+            closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as found,
+        ):
+            for one in found:
+                self.file.ceilings.append(one)
+                self.finish()
+                self.write()
 
     def _working(self, name: str, phase: str, fraction: float) -> None:
         self.listener.working(len(self.file.ceilings), name, phase, fraction)
@@ -114,16 +94,14 @@ class CeilingsRun:
         from cudabench.devices.sim import SimDevice
 
         device = SimDevice(self.choice.architecture)
-        self._started(device.info)
+        self.started(device.info)
         ceilings = SimulatedCeilings(device)
         for name in self.names:
             ceilings.progress = partial(self._working, name)
             yield ceilings.measure(name)
 
     def _measured(self) -> Generator[Ceiling, None, None]:
-        with Session(
-            self.choice, self.settings, started=self._started, working=self._working, module=WORKER
-        ) as session:
+        with Session(self.choice, self.settings, started=self.started, working=self._working, module=WORKER) as session:
             for name in self.names:
                 failed = replace(blank(name), status="failed")
                 found = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -243,11 +242,9 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
     must not look right under both, and under the first not if that can be."""
 
     def hits(byte: int) -> int:
-        return sum(int(np.count_nonzero(a == _of_bytes(byte, a.dtype))) for a in expected.values())
+        return sum(
+            int(np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0])) for a in expected.values()
+        )
 
     first, second, *_ = sorted(POISONS, key=hits)
     return first, second
-
-
-def _of_bytes(byte: int, dtype: np.dtype[Any]) -> Any:
-    return np.frombuffer(bytes([byte]) * dtype.itemsize, dtype)[0]

@@ -166,7 +166,10 @@ class GpuRun(RunContext):
             while missed:
                 sampler = Sampler(self, loaded, bound)
                 sampler.sample()
-                missed = any(self._state_missed(one) for one in loaded)
+                for one in loaded:
+                    one.state.look()
+                # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
+                missed = any(one.state.missed for one in loaded)
             for self.at, (timing, notes) in enumerate(sampler.timings):
                 if len(cases) > 1:
                     self._leave_outputs(loaded[self.at], bound[self.at])
@@ -185,13 +188,6 @@ class GpuRun(RunContext):
             self.device.use_stream(turn)
             self.device.sample([site.work], self.settings.cache, before)
         self.device.use_stream(0)
-
-    @staticmethod
-    def _state_missed(loaded: Loaded) -> bool:
-        """Tell whether the kernel changed a variable that was not set back before its samples, since no run before them
-        had changed it: then they say nothing."""
-        loaded.state.look()
-        return loaded.state.missed
 
     def _loaded(self, case: Case, result: Result) -> Loaded:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does

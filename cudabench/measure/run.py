@@ -59,7 +59,43 @@ class Outcome:
     cpu: CpuTime | None = None
 
 
-class Run:
+class Kept:
+    """A results file that is written to `path`, where there is one, as a run goes on and tells its listener."""
+
+    def __init__(self, file: ResultsFile, path: Path | None, listener: Listener | None) -> None:
+        self.file, self.path, self.listener = file, path, listener or Listener()
+        self._uuid: str | None = None
+
+    def write(self) -> None:
+        """Write the file, where there is to be one."""
+        if self.path:
+            self.file.write(self.path)
+
+    def finish(self) -> None:
+        """Note in what state the card is now."""
+        origin.finish(self.file.provenance, self._uuid)
+
+    def started(self, device: DeviceInfo) -> None:
+        """Note a device; of the first that is timed, in what state it is."""
+        if device in self.file.devices:
+            return
+        if self.file.provenance and not self.file.devices and device.timed:
+            self._uuid = device.uuid
+            origin.begin(self.file.provenance, self._uuid)
+        self.file.devices.append(device)
+
+    @contextmanager
+    def told(self, kernels: int) -> Generator[None, None, None]:
+        """Tell the listener that so many kernels will run, and when none does any more."""
+        self._done = 0  # kernels of the pass that runs now
+        self.listener.begin(kernels)
+        try:
+            yield
+        finally:
+            self.listener.end()
+
+
+class Run(Kept):
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
@@ -89,14 +125,12 @@ class Run:
                 f"--schedule {settings.schedule} is for the simulator, since a GPU orders its blocks by itself: add "
                 "--device sim."
             )
-        self.devices, self.path, self.trace, self.record = devices, path, trace, record
+        self.devices, self.trace, self.record = devices, trace, record
         self.cards, self.counted = tuple(cards), counted or record
-        self.listener = listener or Listener()
-        self._done = 0  # kernels of the pass that runs now
         self.outcomes = [
             Outcome(one, replace(settings, cpu=settings.cpu and one.baseline), one.make()) for one in series
         ]
-        self.file = ResultsFile(
+        file = ResultsFile(
             settings={
                 **asdict(self.outcomes[0].settings),
                 **request,
@@ -106,12 +140,11 @@ class Run:
             tool=versions(devices[0]),
             host=probe.host(),
         )
-
+        super().__init__(file, path, listener)
         if self.cards:
             self.note({"on": roofs(self.cards[0])})
         if self.by_card:
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
-        self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
             texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
@@ -128,15 +161,6 @@ class Run:
         """Add to what the file says was asked for."""
         self.file.settings = {**self.file.settings, **settings}
 
-    def finish(self) -> None:
-        """Note in what state the card is now."""
-        origin.finish(self.file.provenance, self._uuid)
-
-    def write(self) -> None:
-        """Write the file, where there is to be one."""
-        if self.path:
-            self.file.write(self.path)
-
     def replace(self, old: Result, new: Result) -> None:
         """Put a result in the place of another one."""
         for results in (self.file.results, *(outcome.results for outcome in self.outcomes)):
@@ -151,7 +175,7 @@ class Run:
         seconds = self.outcomes[0].settings.budget
         end = None if seconds is None else time.monotonic() + seconds
         later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
-        with self._told(kernels):
+        with self.told(kernels):
             for outcome in self.outcomes:
                 for device in self.devices:
                     make, cases = outcome.series.make, outcome.series.cases
@@ -191,7 +215,7 @@ class Run:
     ) -> Generator[Session, None, None]:
         """Give a session on a device, the first unless one is named; about `kernels` will run."""
         with (
-            self._told(kernels),
+            self.told(kernels),
             self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
         ):
             yield session
@@ -239,28 +263,11 @@ class Run:
             self.outcomes.append(found)
         return found
 
-    @contextmanager
-    def _told(self, kernels: int) -> Generator[None, None, None]:
-        self._done = 0
-        self.listener.begin(kernels)
-        try:
-            yield
-        finally:
-            self.listener.end()
-
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(
-            device, settings, started=self._started, working=partial(self._working, device), finished=self._finished,
+            device, settings, started=self.started, working=partial(self._working, device), finished=self._finished,
             trace=self.trace, record=self.record, cards=self.cards, cpu=cpu,
         )  # fmt: skip
-
-    def _started(self, device: DeviceInfo) -> None:
-        if device in self.file.devices:
-            return
-        if self.file.provenance and not self.file.devices and device.timed:
-            self._uuid = device.uuid
-            origin.begin(self.file.provenance, self._uuid)
-        self.file.devices.append(device)
 
     def _working(self, device: Choice, kernel: str, phase: str, fraction: float) -> None:
         name = f"{kernel} on {device.name}" if len(self.devices) > 1 else kernel

@@ -89,12 +89,14 @@ class Sampler:
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
         for side in self._in_turn():
-            side.typical = self._warm_up(self._first(side), side.befores[0], budget_s)
+            side.typical = self._warm_up(side.bound.sites[0].work, side.befores[0], budget_s)
         if hot and all(may_repeat(side.loaded, side.bound) for side in self.sides):
             self.runs = hot_runs(min(side.typical for side in self.sides))
         for side in self._in_turn() if self.runs > 1 else ():
             if self._first_turned_runs(side):
-                self._warm_up(self._first(side), side.befores[0], WARM_UP_S)  # again: the references took their time
+                self._warm_up(
+                    side.bound.sites[0].work, side.befores[0], WARM_UP_S
+                )  # again: the references took their time
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
             self.copy_runs = hot_runs(typical) if hot else 1
@@ -103,9 +105,6 @@ class Sampler:
         for at in order or range(len(self.sides)):
             self.run.at = at
             yield self.sides[at]
-
-    def _first(self, side: _Side) -> Work:
-        return side.bound.sites[0].work
 
     def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
         def sample() -> float:
@@ -148,17 +147,14 @@ class Sampler:
             for side in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = side.bound.sites[turn]
                 side.samples.append(self.device.sample(site.works(self.runs), cache, side.befores[turn]))
-                if cache == "cold" or left == 0:  # a look at the output is none at warm caches
-                    self._check_sample(side, site)
+                # A look at the output is none at warm caches.
+                if (cache == "cold" or left == 0) and (found := side.bound.check.timed(site)):
+                    inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
+                    number = len(side.samples)
+                    raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(turn)
         self.others.leave(turn)
         self.clock.look(len(self.of_place))
-
-    def _check_sample(self, side: _Side, site: Site) -> None:
-        found, number = side.bound.check.timed(site), len(side.samples)
-        if found:
-            inputs = "" if self.run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
-            raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
 
     def _check_touched(self, turns: Iterable[int]) -> None:
         if self.others.touched(turns):

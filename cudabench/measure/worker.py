@@ -87,19 +87,15 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
 
 
 def finished(device: Any, result: Any, failed: bool, cpu: Any = None) -> Finished:
-    """Return what a worker sends of a result: with whether a kernel that failed spoilt the context."""
-    return Finished(result, cpu, failed and not device.alive(), printed_bytes())
-
-
-def printed_bytes() -> int | None:
-    """Return how much has been printed, where standard output is a file."""
+    """Return what a worker sends of a result: with whether a kernel that failed spoilt the context, and how much has
+    been printed, where standard output is a file."""
+    lost, printed = failed and not device.alive(), None
     sys.stdout.flush()
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which keeps what goes to a file
-    try:
-        return os.lseek(1, 0, os.SEEK_CUR)
-    except OSError:
-        return None
+    with suppress(OSError):
+        printed = os.lseek(1, 0, os.SEEK_CUR)
+    return Finished(result, cpu, lost, printed)
 
 
 if __name__ == "__main__":
