@@ -70,7 +70,7 @@ def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
     record = one.run(Listener())
     took = time.monotonic() - start
     if record.failed or record.cases != cases:
-        sys.exit(f"{request.kernels[0]}: {record.plain()}")
+        sys.exit(f"{request.kernels[0]}: {record}")
     return took
 
 
