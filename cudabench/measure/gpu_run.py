@@ -247,7 +247,7 @@ class GpuRun(RunContext):
             copy = site.buffers.copy()
             if copy:
                 copy()  # what it writes is the same from now on
-        unwritten = [] if case.source.builtin else [site.buffers.digests(_unwritten(site)) for site in sites]
+        unwritten = [] if case.source.builtin else [site.buffers.digests(site.buffers.unwritten) for site in sites]
         before = self._first_runs(case, sites, check, loaded.state)
         return Bound(sites, check, before, unwritten)
 
@@ -361,7 +361,7 @@ class GpuRun(RunContext):
     def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
         """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
         for at, site in enumerate(sites):
-            if digests and site.buffers.digests(_unwritten(site)) == digests[at]:
+            if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
                 if buffer.role == "in":
@@ -404,11 +404,6 @@ class GpuRun(RunContext):
             footprint_over_l2=over_l2,
             cpu=self.cpu,
         )
-
-
-def _unwritten(site: Site) -> list[str]:
-    """Return the arrays that a kernel must leave as they are, given to it or not."""
-    return [*(buffer.name for buffer in site.buffers.buffers if buffer.role == "in"), *site.buffers.withheld]
 
 
 def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:

@@ -33,11 +33,8 @@ class Linked:
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
         """Return the cubins of all."""
-        return [
-            image
-            for module in self._modules
-            for image in module.images([name for name in names if self.by_function[name] is module])
-        ]
+        own = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
+        return [image for module, part in own for image in module.images(part)]
 
     def function(self, name: str) -> Any:
         """Return a function to launch."""
@@ -59,18 +56,9 @@ class Linked:
 
 def load(device: Device, case: Case) -> Module:
     """Return the module of a case, compiled from each source that its launches come from."""
-    modules: list[tuple[Module, Any]] = [
-        (
-            device.load(
-                part.source,
-                part.defines,
-                [launch.function for launch in part.launches],
-                **({"clusters": True} if any(launch.cluster for launch in part.launches) else {}),
-            ),
-            part,
-        )
-        for part in case.parts
-    ]
-    if len(modules) == 1:
-        return modules[0][0]
-    return Linked({launch.function: module for module, part in modules for launch in part.launches})
+    by_function: dict[str, Module] = {}
+    for part in case.parts:
+        names = [launch.function for launch in part.launches]
+        clusters = {"clusters": True} if any(launch.cluster for launch in part.launches) else {}
+        by_function |= dict.fromkeys(names, device.load(part.source, part.defines, names, **clusters))
+    return Linked(by_function) if len(case.parts) > 1 else next(iter(by_function.values()))
