@@ -73,10 +73,12 @@ class Ceilings:
     def sizes(self) -> Scale:
         """The sizes of everything."""
         info = self.device.info
-        free = self.device.free_bytes()
+        if self.scale:
+            return self.scale
         if info.kind == "simulated":
-            return self.scale or benchmarks.in_simulator("sm_" + info.compute_capability.replace(".", ""))
-        return self.scale or benchmarks.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
+            return benchmarks.in_simulator(info.compute_capability)
+        free = self.device.free_bytes()
+        return benchmarks.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
 
     @property
     def module(self) -> Module:
@@ -117,18 +119,13 @@ class Ceilings:
         return None
 
     def _measured(self, name: str, blank: Ceiling) -> Ceiling:
-        group = KINDS[name].group
-        if group == "host":
-            return self._host_copy(name, blank)
-        if group == "energy":
-            return self._energy(name, blank)
-        if name == "launch-latency":
-            return self._launch_latency(chapter.BY_NAME[name], blank)
-        return self._kernel(chapter.BY_NAME[name], blank)
+        if blank.group in ("host", "energy"):
+            return self._host_copy(name, blank) if blank.group == "host" else self._energy(name, blank)
+        measure = self._launch_latency if name == "launch-latency" else self._kernel
+        return measure(chapter.BY_NAME[name], blank)
 
     def _beside_theory(self, one: Ceiling) -> Ceiling:
-        link = board.link(self._board)
-        top, made_of = theory.theoretical(one.name, one.group, self.device.info, link)
+        top, made_of = theory.theoretical(one.name, one.group, self.device.info, board.link(self._board))
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
         if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
@@ -166,13 +163,11 @@ class Ceilings:
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
-        module = self.module
-        images = module.images([benchmark.function])
+        images = self.module.images([benchmark.function])
         if not images:
             raise code.OtherCode("the compiler keeps no machine code to look at")
-        cubin, entries = images[0]
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
-        return code.check(cubin, entries[0], claim)
+        return code.check(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, one: Ceiling) -> Ceiling:
         """Return a ceiling with what tells the code of its kernel, where it has one."""
@@ -259,10 +254,7 @@ class Ceilings:
 
         def sample() -> float:
             start = time.perf_counter()
-            if up:
-                self.device.upload(pointer, memory)
-            else:
-                self.device.download(pointer, memory)
+            (self.device.upload if up else self.device.download)(pointer, memory)
             if not self.device.alive():
                 raise DeviceError("CUDA failed while copying")
             return time.perf_counter() - start
@@ -283,10 +275,9 @@ class Ceilings:
         differ = np.flatnonzero(memory != words)
         if len(differ):
             raise WrongResult(f"byte {int(differ[0])} of the copy is not that of the source")
-        timing = stats.summarize(samples, "hot")
         kind = "page-locked" if name.endswith("pinned") else "pageable"
         method = f"{nbytes / 2**20:g} MiB of {kind} memory, by the host's clock; all bytes compared"
-        return self._filled(blank, timing, nbytes, method)
+        return self._filled(blank, stats.summarize(samples, "hot"), nbytes, method)
 
     # Energy ---------------------------------------------------------------------------------------------------------
 

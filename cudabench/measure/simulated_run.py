@@ -101,14 +101,14 @@ class SimulatedRun(RunContext):
 
         What is wrong with a source is left for the case itself to say.
         """
-        for case in cases:
-            if not case.skip_reason:
-                self.expected(case.expects)
-                self.input_sets[0].poisons(case.expects)
+        own = [case for case in cases if not case.skip_reason]
+        for case in own:
+            self.expected(case.expects)
+            self.input_sets[0].poisons(case.expects)
         if self.settings.cpu:
             self.measure_cpu()
-        for case in cases:
-            if case.source.builtin and not case.skip_reason:
+        for case in own:
+            if case.source.builtin:
                 self.progress("compiling", 0)
                 with suppress(CudabenchError), self._compile_limit():
                     image = self.device.load(case).compiled.cubin

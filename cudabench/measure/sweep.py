@@ -109,10 +109,12 @@ def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tu
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
     """Measure every point on every device, but those in `known`, whose results are taken over."""
-    left = [point for point in points if identity(point.case) not in known]
+    left = []
     for point in points:
-        if identity(point.case) in known:
-            take(run, point, known[identity(point.case)])
+        if before := known.get(identity(point.case)):
+            take(run, point, before)
+        else:
+            left.append(point)
     run.write()
     for device in run.devices:
         with run.session(len(left), device) as session:
@@ -212,8 +214,8 @@ def again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, 
     found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
     for make, case in rounds(chosen):
         found[identity(case)].append(measure(make, case))
-    # One that is right, and not timed, is none: a wrong one comes last.
     merged = (merge(results) for results in found.values() if results)
+    # One that is right, and not timed, is none: a wrong one comes last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
@@ -230,18 +232,21 @@ def merge(results: Sequence[Result]) -> Final:
     clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
     together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places, clocks)
     speedup = one.median_s / together.median_s
+
+    def faster(figure: float | None) -> float | None:
+        return None if figure is None else figure * speedup
+
     copies = [result.copy_gbps for result in results if result.copy_gbps]
-    copy = median(copies) if copies else None
-    bandwidth = first.bandwidth_gbps * speedup if first.bandwidth_gbps is not None else None
+    copy, bandwidth = median(copies) if copies else None, faster(first.bandwidth_gbps)
     medians = [time.median_s for time in times]
     merged = replace(
         first,
         time=together,
         bandwidth_gbps=bandwidth,
-        gflops=first.gflops * speedup if first.gflops is not None else None,
+        gflops=faster(first.gflops),
         copy_gbps=copy,
         copy_fraction=bandwidth / copy if bandwidth is not None and copy else None,
-        peak_fraction=first.peak_fraction * speedup if first.peak_fraction is not None else None,
+        peak_fraction=faster(first.peak_fraction),
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
     )
     return Final(merged, (max(medians) - min(medians)) / together.median_s)
