@@ -2,13 +2,14 @@
 
 The protocol. Two sets of inputs, of different seeds, lie at different places of the memory (see `buffers`). At each,
 the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that leaves variables
-of its module changed is launched once more, on the other inputs, and must be right again. Then samples of the kernel
-and of a copy of the same bytes alternate, in groups of random length at places in random order, so that both see the
-same clocks and the same memory. Before every sample, outside the timed window, all that the kernel writes is poisoned
-or set back, module variables take their first values, and shared memory and registers are overwritten; after it the
-output is held against the reference, by digest (see `outputs`). Last, outputs are compared in full, inputs must be
-unchanged, guard zones around the arrays whole, and the time no shorter than the card allows. Sampling ends by the rule
-of `enough`.
+of its module changed is launched once more, on the other inputs, and must be right again. Then it is sampled (see
+`timing`). Before every sample, outside the timed window, all that the kernel writes is poisoned or set back, module
+variables take their first values, and shared memory and registers are overwritten; after it the output is held against
+the reference, by digest (see `outputs`). Last, outputs are compared in full, inputs must be unchanged, guard zones
+around the arrays whole, and the time no shorter than the card allows.
+
+Two kernels of a pair share all of that. Where their launches are the same instructions, on the same data, with the same
+arguments and resources, there is nothing to be measured: they are not launched, unless `always` says so.
 """
 
 from __future__ import annotations
