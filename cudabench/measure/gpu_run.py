@@ -19,11 +19,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-
-import numpy as np
+from typing import Literal
 
 from cudabench.compile import cubin
-from cudabench.devices.protocol import Device, Module
+from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import (
     CudabenchError,
     DeviceUnusable,
@@ -34,13 +33,21 @@ from cudabench.errors import (
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.conclusion import MEASURED, Evidence, concluded, kept_sentence, warned, wrong_reason
+from cudabench.measure.conclusion import (
+    MEASURED,
+    Evidence,
+    concluded,
+    kept_in_cache,
+    kept_sentence,
+    warned,
+    wrong_reason,
+)
 from cudabench.measure.context import InputSet, RunContext, constants_of, describe
 from cudabench.measure.modules import load
 from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
 from cudabench.measure.sampling import scale_warnings
 from cudabench.measure.state import KernelState
-from cudabench.measure.timing import Sampler, befores
+from cudabench.measure.timing import Sampler
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
@@ -51,14 +58,25 @@ SAME_CODE = "its machine code and launch are the other one's: there is nothing t
 
 
 @dataclass
-class Loaded:
-    """A case with its compiled code and what is known of it so far."""
+class Subject:
+    """A kernel under measurement, with its compiled code and what is known of it so far.
+
+    Once it is bound to every place: `sites`, how its first runs compared, and the digests of what it may not write,
+    from before them. Once it is sampled: what is queued before a sample, by site, its typical time and its samples.
+    """
 
     case: Case
     result: Result
     module: Module
     state: KernelState
-    images: Sequence[machine_code.Image]
+    check: OutputCheck
+    images: Sequence[machine_code.Image] = ()
+    sites: Sequence[Site] = ()
+    before: Verification | None = None
+    unwritten: Sequence[tuple[int, ...]] = ()
+    befores: Sequence[Sequence[Work]] = ()
+    typical: float = 0.0
+    samples: list[float] = field(default_factory=list)
 
     def found(self, wrong: WrongOutput) -> Result:
         """Return the result of a kernel that is wrong."""
@@ -71,16 +89,12 @@ class Loaded:
             state=self.state.kept,
         )
 
-
-@dataclass
-class Bound:
-    """A kernel at every place: what its outputs are held against, how its first runs compared, and the digests of what
-    it may not write, from before them."""
-
-    sites: list[Site]
-    check: OutputCheck
-    before: Verification | None
-    unwritten: Sequence[tuple[int, ...]]
+    def may_repeat(self) -> bool:
+        """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and
+        without overwriting its inputs, which are then fresh in one run only."""
+        site = self.sites[0]
+        restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
+        return site.turned is not None and not self.state.kept and not restored
 
 
 @dataclass
@@ -152,50 +166,65 @@ class GpuRun(RunContext):
 
     def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
         """Return the results of a case, or of two that are sampled in turn; `results` become what is known of them."""
-        loaded: list[Loaded] = []
-        bound: list[Bound] = []
+        own: list[Subject] = []
         try:
             for self.at, case in enumerate(cases):
                 self.expected(case.expects)
-                loaded.append(self._loaded(case, results[self.at]))
-                results[self.at] = loaded[self.at].result
-            if not always and same_code(*loaded):
+                own.append(self._loaded(case, results[self.at]))
+                results[self.at] = own[self.at].result
+            if not always and same_code(*own):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
-            for self.at, one in enumerate(loaded):
-                bound.append(self._bound(one))
+            for self.at, one in enumerate(own):
+                self._bind(one)
             missed = True
             while missed:
-                sampler = Sampler(self, loaded, bound)
+                sampler = Sampler(self, own)
                 sampler.sample()
-                for one in loaded:
+                for one in own:
                     one.state.look()
                 # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
-                missed = any(one.state.missed for one in loaded)
+                missed = any(one.state.missed for one in own)
             for self.at, (timing, notes) in enumerate(sampler.timings):
                 if len(cases) > 1:
-                    self._leave_outputs(loaded[self.at], bound[self.at])
-                results[self.at] = self._concluded(loaded[self.at], bound[self.at], timing, sampler.copy, notes)
+                    self._leave_outputs(own[self.at])
+                results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
             return results
         except WrongOutput as wrong:
-            return stopped(results, self.at, loaded[self.at].found(wrong))
+            return stopped(results, self.at, own[self.at].found(wrong))
         finally:
             if self.device.alive():
-                for one in loaded:
+                for one in own:
                     one.state.release()
 
-    def _leave_outputs(self, loaded: Loaded, bound: Bound) -> None:
+    def befores(self, one: Subject) -> list[list[Work]]:
+        """Return, by site, what is queued before a sample and is not timed."""
+        local_bytes = one.module.resources(one.case.function).local_bytes
+        kept = self.settings.cache == "cold" and kept_in_cache(one.module.ptx)
+        found = []
+        for site in one.sites:
+            works = [*site.reset(), *one.state.reset(), self.device.scrub(local_bytes)]
+            if kept:
+                works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
+            found.append(works)
+        return found
+
+    def _leave_outputs(self, one: Subject) -> None:
         """Take one more sample of a kernel at each site, which does not count, for the last looks."""
-        for turn, (site, before) in enumerate(zip(bound.sites, befores(self, loaded, bound), strict=True)):
+        for turn, (site, before) in enumerate(zip(one.sites, self.befores(one), strict=True)):
             self.device.use_stream(turn)
             self.device.sample([site.work], self.settings.cache, before)
         self.device.use_stream(0)
 
-    def _loaded(self, case: Case, result: Result) -> Loaded:
+    def _loaded(self, case: Case, result: Result) -> Subject:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
-        not fit, and the errors of the compiler."""
+        not fit, DeviceUnusable where a library is not there, and the errors of the compiler."""
         self.progress("compiling", 0)
+        check = OutputCheck(case.expects, self.operation.saves)
+        inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
         if case.peer:
-            return self._loaded_peer(case, result)
+            call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
+            result = replace(result, source=call.version, inputs=inputs)
+            return Subject(case, result, call, KernelState(self.device, call.variables), check)
         module = load(self.device, case)
         for name, content in case.constants.items():
             module.set_constant(name, content)
@@ -207,7 +236,7 @@ class GpuRun(RunContext):
             local_bytes=spent.local_bytes,
             shared_bytes=shared,
             occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
-            inputs="fixed" if self.fixed else "fresh",
+            inputs=inputs,
         )
         self._check_resident(module, case.launches)
         images = [
@@ -218,7 +247,7 @@ class GpuRun(RunContext):
             machine_code.begin(image.cubin)  # beside the measurement
         fixed = self.operation.constant_memory  # which is filled anew for each set of inputs
         variables = [variable for variable in module.variables if variable.name not in fixed]
-        return Loaded(case, result, module, KernelState(self.device, variables), images)
+        return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
         """Raise NoRoom for a launch of which the GPU holds no block, by what the driver says of the function.
@@ -233,46 +262,39 @@ class GpuRun(RunContext):
             shared = needs.shared_bytes + dynamic
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
-    def _loaded_peer(self, case: Case, result: Result) -> Loaded:
-        """Return a library's call, ready; DeviceUnusable where the library is not there."""
-        call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
-        result = replace(result, source=call.version, inputs="fixed" if self.fixed else "fresh")
-        return Loaded(case, result, call, KernelState(self.device, call.variables), ())
-
-    def _bound(self, loaded: Loaded) -> Bound:
-        """Return the kernel bound to every place after its first runs; WrongOutput where one of them is wrong."""
-        case = loaded.case
-        sites = self._sites(case, loaded.module)
-        check = OutputCheck(case.expects, self.operation.saves)
-        for site in sites:
-            copy = site.buffers.copy()
-            if copy:
+    def _bind(self, one: Subject) -> None:
+        """Bind the kernel to every place and run it there; WrongOutput where an output is wrong."""
+        one.sites = self._sites(one.case, one.module)
+        for site in one.sites:
+            if copy := site.buffers.copy():
                 copy()  # what it writes is the same from now on
-        unwritten = [] if case.source.builtin else [site.buffers.digests(site.buffers.unwritten) for site in sites]
-        before = self._first_runs(case, sites, check, loaded.state)
-        return Bound(sites, check, before, unwritten)
+        if not one.case.source.builtin:
+            one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
+        self._run_first(one)
 
-    def _concluded(
-        self, loaded: Loaded, bound: Bound, timing: Timing, copy: Timing | None, timed: list[Warning]
-    ) -> Result:
+    def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
         """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
-        case, state, check = loaded.case, loaded.state, bound.check
+        case = one.case
         self.progress("verifying", 1)
-        verification, outputs = self._last_looks(case, bound.sites, check, bound.before)
+        for site in one.sites[1:]:
+            self.raise_if_wrong(one, one.check.by_digest(site, "after"))
+        after, outputs = one.check.in_full(one.sites[0], "after")
+        self.raise_if_wrong(one, after)
+        verification = verify.merge(one.before, after) if one.before and after else None
         if not case.source.builtin:
-            self._inputs_unchanged(bound.sites, bound.unwritten)
-        self._nothing_outside(case, bound.sites)
-        state.look()
+            self._inputs_unchanged(one, one.unwritten)
+        self._nothing_outside(one)
+        one.state.look()
         arch = "sm_" + self.device.info.compute_capability.replace(".", "")
-        entries = {one.entry for image in loaded.images for one in image.kernels}
+        entries = {kernel.entry for image in one.images for kernel in image.kernels}
         evidence = Evidence(
-            verification and replace(verification, samples=check.samples),
-            state.kept,
-            machine_code.describe_all(loaded.images, arch, loaded.module.ptx),
-            [loaded.module.ptx],
+            verification and replace(verification, samples=one.check.samples),
+            one.state.kept,
+            machine_code.describe_all(one.images, arch, one.module.ptx),
+            [one.module.ptx],
             entries,
         )
-        result, notes = concluded(loaded.result, self, case, evidence)
+        result, notes = concluded(one.result, self, case, evidence)
         result = replace(result, figures=self.figures(outputs))
         measured = self._rated(result, timing, copy)
         notes |= {"timing": timed, "scale": scale_warnings(measured, self.device.info, self.operation.larger)}
@@ -313,73 +335,57 @@ class GpuRun(RunContext):
             sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
 
-    def _first_runs(
-        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState
-    ) -> Verification | None:
-        """Run the kernel once at every site and return how its outputs compare; WrongOutput where one is wrong."""
+    def _run_first(self, one: Subject) -> None:
+        """Run the kernel once at every site and note how its outputs compare; WrongOutput where one is wrong."""
         self.progress("running", 0)
-        for site in sites:
-            self.launch(case, site, state)
-            state.look()
+        for site in one.sites:
+            self.launch(one, site)
+            one.state.look()
         self.progress("verifying", 0)
-        self._nothing_outside(case, sites)
-        first, _ = check.in_full(sites[0], "before")
-        for found in (first, *(check.by_digest(site, "before") for site in sites[1:])):
-            self.raise_if_wrong(case, found, sites)
-        if state.kept and len(sites) > 1:
+        self._nothing_outside(one)
+        one.before, _ = one.check.in_full(one.sites[0], "before")
+        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
+            self.raise_if_wrong(one, found)
+        if one.state.kept and len(one.sites) > 1:
             # Once more, on other inputs, with what the first launches left.
-            for site in (sites[0], sites[1]):
-                self.launch(case, site, None)
-                again = check.by_digest(site, "again")
-                if again:
-                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state.kept)}", again)
-        return first
+            for site in one.sites[:2]:
+                self.launch(one, site, reset=False)
+                if again := one.check.by_digest(site, "again"):
+                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
-    def launch(self, case: Case, site: Site, state: KernelState | None) -> None:
-        """Run the kernel once on poisoned outputs; `state` is set back first unless None."""
-        for work in (*site.reset(), *(state.reset() if state else ())):
+    def launch(self, one: Subject, site: Site, *, reset: bool = True) -> None:
+        """Run the kernel once on poisoned outputs, after its state has been set back unless told."""
+        for work in (*site.reset(), *(one.state.reset() if reset else ())):
             work()
-        self.device.run(site.work, f"running {case.kernel}")
+        self.device.run(site.work, f"running {one.case.kernel}")
 
-    def _last_looks(
-        self, case: Case, sites: Sequence[Site], check: OutputCheck, before: Verification | None
-    ) -> tuple[Verification | None, dict[str, np.ndarray]]:
-        """Return what all looks say together, with the outputs at the first site; WrongOutput where one is wrong."""
-        for site in sites[1:]:
-            self.raise_if_wrong(case, check.by_digest(site, "after"), sites)
-        after, outputs = check.in_full(sites[0], "after")
-        self.raise_if_wrong(case, after, sites)
-        return verify.merge(before, after) if before and after else None, outputs
-
-    def raise_if_wrong(self, case: Case, verification: Verification | None, sites: Sequence[Site]) -> None:
+    def raise_if_wrong(self, one: Subject, verification: Verification | None) -> None:
         """Raise WrongOutput where outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
-        if not case.source.builtin:  # an input that was written into explains a wrong output, not the other way round
-            self._inputs_unchanged(sites)
+        if not one.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
+            self._inputs_unchanged(one)
         raise WrongOutput.of(verification)
 
-    def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
+    def _inputs_unchanged(self, one: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
         """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
-        for at, site in enumerate(sites):
+        for at, site in enumerate(one.sites):
             if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
-                if buffer.role == "in":
-                    found = verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
-                    if found:
-                        raise WrongOutput(found)
+                if buffer.role == "in" and (
+                    found := verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
+                ):
+                    raise WrongOutput(found)
             if digests:
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
+    def _nothing_outside(self, one: Subject) -> None:
         """Raise WrongOutput where a kernel wrote outside an array."""
-        for site in sites:
-            stray = site.buffers.stray()
-            if stray:
-                nowhere = (0, 0, 0)
-                hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
-                raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
+        for stray in filter(None, (site.buffers.stray() for site in one.sites)):
+            nowhere = (0, 0, 0)
+            hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
+            raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
 
     def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
         """Return the result with its time, and with what follows from that and from the bytes that move."""
@@ -414,20 +420,20 @@ def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
     return [*other[:at], found, *other[at + 1 :]]
 
 
-def same_code(one: Loaded, two: Loaded) -> bool:
+def same_code(one: Subject, two: Subject) -> bool:
     """Tell whether two kernels are the same instructions, on the same data, with the same arguments and resources; not
     where the code of one is not known."""
     return bool(one.images and two.images) and _code(one) == _code(two)
 
 
-def _code(loaded: Loaded) -> tuple[object, ...]:
+def _code(one: Subject) -> tuple[object, ...]:
     """Return what decides a kernel's time besides the card: instructions, data, resources, launches."""
-    case = loaded.case
+    case = one.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
-        [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in loaded.images],
-        [cubin.data_sha256(image.cubin, hidden) for image in loaded.images],
-        (loaded.result.registers, loaded.result.local_bytes, loaded.result.shared_bytes),
-        [(one.grid, one.block, repr(one.arguments), one.shared_bytes, one.cluster) for one in case.launches],
+        [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in one.images],
+        [cubin.data_sha256(image.cubin, hidden) for image in one.images],
+        (one.result.registers, one.result.local_bytes, one.result.shared_bytes),
+        [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
         dict(case.constants),
     )

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudabench.devices.protocol import Work
-from cudabench.measure.conclusion import kept_in_cache
 from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
 from cudabench.measure.sampling import (
     WARM_UP_S,
@@ -33,37 +31,27 @@ from cudabench.results.ab import settled
 from cudabench.results.warnings import warning
 
 if TYPE_CHECKING:
-    from cudabench.measure.gpu_run import Bound, GpuRun, Loaded
+    from cudabench.measure.gpu_run import GpuRun, Subject
 
 GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
 MAX_GROUP = 16
 CLOCK_DROP = 0.05
 
 
-@dataclass
-class _Side:
-    """A kernel that is sampled: what is queued before a sample, by site, its typical time and its samples."""
-
-    loaded: Loaded
-    bound: Bound
-    befores: Sequence[Sequence[Work]]
-    typical: float = 0.0
-    samples: list[float] = field(default_factory=list)
-
-
 class Sampler:
     """Samples of the kernels of a run, one or two, which are bound to its places. `timings`, each with its warnings,
     and `copy` are what came of them."""
 
-    def __init__(self, run: GpuRun, loaded: Sequence[Loaded], bound: Sequence[Bound]) -> None:
+    def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
         self.run, self.device, self.settings = run, run.device, shortened(run.settings, run.until)
-        self.sides = [_Side(one, its, befores(run, one, its)) for one, its in zip(loaded, bound, strict=True)]
-        self.sites, self.pair = bound[0].sites, len(loaded) > 1
+        self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
+        for one in own:
+            one.befores, one.samples = run.befores(one), []
         self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
         self.copies: list[float] = []
-        watched = len(self.sites) > 1 and not self.pair and not loaded[0].case.source.builtin
+        watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
         self.others = Others(self.sites, run.random, watched)
 
     def sample(self) -> None:
@@ -71,15 +59,14 @@ class Sampler:
         at each site."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
-        for side in self.sides:
-            side.bound.check.start()
+        for one in self.own:
+            one.check.start()
         self._until_enough()
         self.device.use_stream(0)
         self._check_touched(range(len(self.sites)))
         if not self.pair:
             for turn in set(range(len(self.sites))) - set(self.of_place):  # time was up before; a copy may lie there
-                loaded = self.sides[0].loaded
-                self.run.launch(loaded.case, self.sites[turn], loaded.state)
+                self.run.launch(self.own[0], self.sites[turn])
         self.timings = self._timings()
         places = len(self.sites)
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
@@ -88,23 +75,22 @@ class Sampler:
         """Have the clocks up, and find how many runs make a sample."""
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
-        for side in self._in_turn():
-            side.typical = self._warm_up(side.bound.sites[0].work, side.befores[0], budget_s)
-        if hot and all(may_repeat(side.loaded, side.bound) for side in self.sides):
-            self.runs = hot_runs(min(side.typical for side in self.sides))
-        for side in self._in_turn() if self.runs > 1 else ():
-            if self._first_turned_runs(side):
-                self._warm_up(
-                    side.bound.sites[0].work, side.befores[0], WARM_UP_S
-                )  # again: the references took their time
+        for one in self._in_turn():
+            one.typical = self._warm_up(one.sites[0].work, one.befores[0], budget_s)
+        if hot and all(one.may_repeat() for one in self.own):
+            self.runs = hot_runs(min(one.typical for one in self.own))
+        for one in self._in_turn() if self.runs > 1 else ():
+            if self._first_turned_runs(one):
+                # Again: the references took their time.
+                self._warm_up(one.sites[0].work, one.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
             self.copy_runs = hot_runs(typical) if hot else 1
 
-    def _in_turn(self, order: Sequence[int] = ()) -> Iterator[_Side]:
-        for at in order or range(len(self.sides)):
+    def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
+        for at in order or range(len(self.own)):
             self.run.at = at
-            yield self.sides[at]
+            yield self.own[at]
 
     def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
         def sample() -> float:
@@ -115,9 +101,9 @@ class Sampler:
 
     def _until_enough(self) -> None:
         settings, random = self.settings, self.run.random
-        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(side.typical for side in self.sides) * self.runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(one.typical for one in self.own) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
-        first, *second = [side.samples for side in self.sides]
+        first, *second = [one.samples for one in self.own]
         start = time.monotonic()
         stop = False
         while not stop:
@@ -141,16 +127,16 @@ class Sampler:
         self._check_touched([turn])
         if (copy := self.copies_of[turn]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
-        for side in self._in_turn() if self.runs > 1 else ():
-            self._stop_anywhere(side, turn)
+        for one in self._in_turn() if self.runs > 1 else ():
+            self._stop_anywhere(one, turn)
         for left in range(group - 1, -1, -1):
-            for side in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
-                site = side.bound.sites[turn]
-                side.samples.append(self.device.sample(site.works(self.runs), cache, side.befores[turn]))
+            for one in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
+                site = one.sites[turn]
+                one.samples.append(self.device.sample(site.works(self.runs), cache, one.befores[turn]))
                 # A look at the output is none at warm caches.
-                if (cache == "cold" or left == 0) and (found := side.bound.check.timed(site)):
+                if (cache == "cold" or left == 0) and (found := one.check.timed(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
-                    number = len(side.samples)
+                    number = len(one.samples)
                     raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(turn)
         self.others.leave(turn)
@@ -160,36 +146,34 @@ class Sampler:
         if self.others.touched(turns):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _turned(self, side: _Side, site: Site) -> Site | None:
+    def _turned(self, one: Subject, site: Site) -> Site | None:
         """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
-        return site.turned if self.run.operation.turnable and not side.loaded.case.source.builtin else None
+        return site.turned if self.run.operation.turnable and not one.case.source.builtin else None
 
-    def _first_turned_runs(self, side: _Side) -> bool:
+    def _first_turned_runs(self, one: Subject) -> bool:
         """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
         and tell whether there are any; WrongOutput where an output is wrong."""
         self.run.progress("verifying", 0)
-        case, bound = side.loaded.case, side.bound
-        turned = [found for site in bound.sites if (found := self._turned(side, site))]
+        turned = [found for site in one.sites if (found := self._turned(one, site))]
         for site in {id(site.inputs): site for site in turned}.values():
-            self.run.launch(case, site, side.loaded.state)
-            self.run.raise_if_wrong(case, bound.check.in_full(site, "before")[0], bound.sites)
+            self.run.launch(one, site)
+            self.run.raise_if_wrong(one, one.check.in_full(site, "before")[0])
         return bool(turned)
 
-    def _stop_anywhere(self, side: _Side, turn: int) -> None:
+    def _stop_anywhere(self, one: Subject, turn: int) -> None:
         """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
         what that one leaves against the reference; WrongOutput where it is wrong.
 
         Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
         the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
         """
-        if side.loaded.case.source.builtin:
+        if one.case.source.builtin:
             return
-        site = side.bound.sites[turn]
-        last = self.run.random.choice([site, self._turned(side, site) or site])
+        site = one.sites[turn]
+        last = self.run.random.choice([site, self._turned(one, site) or site])
         launches = self.run.random.randint(1, self.runs)
-        self.device.sample(site.works(launches, last), self.settings.cache, side.befores[turn])
-        found = side.bound.check.timed(last)
-        if found:
+        self.device.sample(site.works(launches, last), self.settings.cache, one.befores[turn])
+        if found := one.check.timed(last):
             raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
@@ -198,16 +182,16 @@ class Sampler:
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         notes: list[list[Warning]] = []
         kept = [*range(len(self.of_place))]
-        for side in self.sides:
-            slower, said = slower_inputs(side.samples, of_set)
+        for one in self.own:
+            slower, said = slower_inputs(one.samples, of_set)
             notes.append(said)
             # The samples on the slower inputs count: of a pair's for both.
             chosen = set(slower)
             kept = [at for at in kept if at in chosen] or kept
         found = []
-        for side, said in zip(self.sides, notes, strict=True):
+        for one, said in zip(self.own, notes, strict=True):
             timing = stats.summarize(
-                [side.samples[at] for at in kept],
+                [one.samples[at] for at in kept],
                 self.settings.cache,
                 self.runs,
                 len(self.sites),
@@ -219,24 +203,3 @@ class Sampler:
                 said.append(warning("clocks", before=self.clock.first, after=clock_after))
             found.append((timing, said))
         return found
-
-
-def befores(run: GpuRun, loaded: Loaded, bound: Bound) -> list[list[Work]]:
-    """Return, by site, what is queued before a sample and is not timed."""
-    local_bytes = loaded.module.resources(loaded.case.function).local_bytes
-    kept = run.settings.cache == "cold" and kept_in_cache(loaded.module.ptx)
-    found = []
-    for site in bound.sites:
-        works = [*site.reset(), *loaded.state.reset(), run.device.scrub(local_bytes)]
-        if kept:
-            works += [run.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
-        found.append(works)
-    return found
-
-
-def may_repeat(loaded: Loaded, bound: Bound) -> bool:
-    """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and without
-    overwriting its inputs, which are then fresh in one run only."""
-    site = bound.sites[0]
-    restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
-    return site.turned is not None and not loaded.state.kept and not restored
