@@ -101,9 +101,8 @@ def arithmetic_warnings(
     Products of bytes are none where arrays are `stored` as bytes.
     """
     used = code.arithmetic if code and code.arithmetic else ()
-    bytes_given = bool({"int8", "uint8"} & set(stored))
-    narrow = [name for name in used if name in (*NARROWER.get(dtype, ()), "approximate")]
-    narrow = [name for name in narrow if name != "int8" or not bytes_given]
+    narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())
+    narrow = [name for name in used if name in narrower]
     if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
         return []
     return [
@@ -119,13 +118,14 @@ def arithmetic_warnings(
 
 def tolerance_warnings(expected: Arrays, tolerance: Tolerance) -> list[Warning]:
     """Return what is to be said of a tolerance that accepts zeros for something else."""
-    notes = []
-    for name, array in expected.items():
-        own = tolerance.of(name)
-        largest = verify.zeros_pass(array, own)
-        if largest is not None:
-            notes.append(warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol))
-    return notes
+    found = (
+        (name, verify.zeros_pass(array, tolerance.of(name)), tolerance.of(name)) for name, array in expected.items()
+    )
+    return [
+        warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol)
+        for name, largest, own in found
+        if largest is not None
+    ]
 
 
 def _variables(state: Sequence[StateVariable]) -> str:
@@ -150,13 +150,11 @@ def unverified_warnings(
     verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
 ) -> list[Warning]:
     """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
-    if verification is not None:
-        names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
-        if not names:
-            return []
-        verb = "is" if len(names) == 1 else "are"
-        return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])]
-    return [warning("unverified")]
+    if verification is None:
+        return [warning("unverified")]
+    names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
+    verb = "is" if len(names) == 1 else "are"
+    return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])] if names else []
 
 
 def extent_warnings(
@@ -208,11 +206,7 @@ def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[W
     """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
     PTX; of the kernels in it only of those that are launched, where they are known."""
     ptx = "\n".join(_launched(text, entries) for text in texts)
-    notes = []
     used = opcodes(ptx)
     hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
-    if hints:
-        notes.append(warning("eviction", hints=", ".join(hints)))
-    if _MALLOC.search(ptx):
-        notes.append(warning("malloc"))
-    return notes
+    notes = [warning("eviction", hints=", ".join(hints))] if hints else []
+    return [*notes, warning("malloc")] if _MALLOC.search(ptx) else notes
