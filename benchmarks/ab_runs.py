@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.devices.cuda import CudaDevice
-from cudabench.measure.ab import PairedRun
+from cudabench.measure.gpu_run import GpuRun
 from cudabench.records.planned import Settings
 from cudabench.records.revisions import Ab
 from cudabench.results import ab
@@ -56,7 +56,7 @@ def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
 
 def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab, float]]:
     """Yield task, percent, record and the seconds that it took, until the time is up."""
-    runs: dict[str, PairedRun] = {}
+    runs: dict[str, GpuRun] = {}
     for _ in range(count):
         for name, (kernel, n, grid) in TASKS.items():
             for percent in PERCENTS:
@@ -65,7 +65,7 @@ def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab
                     return
                 series = pair(request(kernel, n, grid, "0"), request(kernel, n, grid, percent))
                 if name not in runs:
-                    runs[name] = PairedRun(series.make(), series.cases[0].problem, SETTINGS, device)
+                    runs[name] = GpuRun(series.make(), series.cases[0].problem, SETTINGS, device)
                 old, new = runs[name].measure_pair(series.cases, always=True)
                 runs[name].release()  # the next one gets other addresses
                 threshold = max(float(percent) / 200, AIM)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -19,8 +18,8 @@ from tempfile import TemporaryDirectory
 from cudabench.devices import Choice
 from cudabench.measure.fuzz import Fuzz
 from cudabench.measure.run import Listener
-from cudabench.measure.session import Lane
-from cudabench.records.planned import Case, Operation, Settings
+from cudabench.measure.session import Budget, Make, Session
+from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest
 
@@ -54,24 +53,24 @@ REQUESTS = {
 }
 
 
-class Alone(Lane):
+class Alone(Session):
     """Starts a worker for each case."""
 
-    def result(self, operation: Callable[[], Operation], case: Case) -> Result:
+    def result(self, make: Make, case: Case, budget: Budget | None = None, left: int = 1) -> Result:
         """Return the result of a case."""
-        with Lane(self._choice, self._settings) as lane:
-            return lane.result(operation, case)
+        self.end()
+        return super().result(make, case, budget, left)
 
 
-def seconds(request: UserRequest, cases: int, lane: type[Lane]) -> float:
+def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
     """Return how long the cases take."""
     one = Fuzz(request, Choice("cuda"), Settings(), cases)
-    one.lane = lane(one.device, one.settings)
+    one.session = session(one.device, one.settings)
     start = time.monotonic()
     record = one.run(Listener())
     took = time.monotonic() - start
     if record.failed or record.cases != cases:
-        sys.exit(f"{request.kernels[0]}: {record.plain()}")
+        sys.exit(f"{request.kernels[0]}: {record}")
     return took
 
 
@@ -84,8 +83,8 @@ def main(cases: int, rounds: int) -> None:
         file.write_text(KERNELS)
         for name, (arguments, expect, grid) in REQUESTS.items():
             request = UserRequest(str(file), (name,), grid, "256", arguments, (expect,))
-            seconds(request, 1, Lane)
-            found = [[seconds(request, cases, lane) for lane in (Lane, Alone)] for _ in range(rounds)]
+            seconds(request, 1, Session)
+            found = [[seconds(request, cases, session) for session in (Session, Alone)] for _ in range(rounds)]
             together, alone = (median(column) for column in zip(*found, strict=True))
             start = (alone - together) / (cases - 1)
             print(

@@ -29,7 +29,7 @@ from cudabench.cards.load import Card, load
 from cudabench.devices.sim import SimDevice
 from cudabench.explain.bound_texts import NO_UNITS
 from cudabench.explain.card_rates import LAUNCHED
-from cudabench.measure import limited
+from cudabench.measure import counting
 from cudabench.plan import cases
 from cudabench.records.planned import Settings
 from cudabench.records.results import Limit
@@ -83,12 +83,12 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
         if (name, size) not in inputs:
             inputs.clear()
             inputs[name, size] = operation.inputs(case.problem)
-        run = limited.sampled(device, case, operation, case.problem, inputs[name, size], seconds=600)
+        run = counting.sampled(device, case, operation, case.problem, inputs[name, size], seconds=600)
         for card, kernels, its in zip(cards, times, found, strict=True):
             if (name, kernel, size) not in kernels:
                 continue
             one = kernels[name, kernel, size]
-            limits = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
+            limits = counting.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
             busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
             share, launch = busy.get(busiest or "", 0.0), launched(card)

@@ -190,7 +190,7 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
 def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Case, int | None, tuple[Limit, ...]]]:
     """Yield each kernel, the bytes that it must move and its limits, counted in the simulator of this machine."""
     from cudabench.devices.sim import SimDevice
-    from cudabench.measure import limited
+    from cudabench.measure import counting
     from cudabench.records.planned import Settings
 
     device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
@@ -198,8 +198,8 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
         case, operation = case_of(name, profile)
         moved = operation.bytes(case.problem) or None
         inputs = operation.inputs(case.problem)
-        counts = limited.sampled(device, case, operation, case.problem, inputs, seconds=600)
-        yield name, case, moved, limited.limits_of(device, case, counts, card, Settings(), moved)
+        counts = counting.sampled(device, case, operation, case.problem, inputs, seconds=600)
+        yield name, case, moved, counting.limits_of(device, case, counts, card, Settings(), moved)
 
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:

@@ -22,10 +22,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from cudabench.ceilings import chapter, theory  # noqa: E402
+from cudabench.ceilings import arithmetic, chapter, theory  # noqa: E402
 from cudabench.ceilings.gpu import Ceilings  # noqa: E402
 from cudabench.devices.cuda import CudaDevice  # noqa: E402
-from cudabench.occupancy import capability  # noqa: E402
 
 SAMPLES, WARM = 60, 20
 SAMPLE_S = 4e-3
@@ -59,7 +58,7 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
     top, made_of = theory.theoretical(name, "tensor", device.info, None)
     (words,) = (content for content in benchmark.arrays(extent).values() if not isinstance(content, int))
     for kind, content in operands(name, words):
-        pointers = {name: device.allocate(extent.threads * 8) for name in ("out", chapter.CLOCKS)}
+        pointers = {name: device.allocate(extent.threads * 8) for name in ("out", arithmetic.CLOCKS)}
         pointers["words"] = device.allocate(content.nbytes)
         device.upload(pointers["words"], np.ascontiguousarray(content))
         passes, seconds = 16, 0.0
@@ -72,7 +71,7 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
         work = device.bind(owner.module, [benchmark.launch(one)], pointers)
         times = [device.sample([work], "hot", []) for _ in range(SAMPLES + WARM)][WARM:]
         out = np.empty(one.threads, np.int64)
-        device.download(pointers[chapter.CLOCKS], out)
+        device.download(pointers[arithmetic.CLOCKS], out)
         clocks = float(np.median(out.reshape(one.grid, -1).max(axis=1)))
         work = benchmark.amount(one) / 2
         median = float(np.median(times))
@@ -98,8 +97,8 @@ def main() -> None:
     with CudaDevice(0) as device:
         print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")
         print(f"{'ceiling':12} {'operands':8} {'T/s':>8} {'of theory':>9} {'FMA/clock/SM':>12} {'MHz':>6}")
-        for one in chapter.TENSOR:
-            if one.lacks(capability(device.info.compute_capability)):
+        for one in arithmetic.TENSOR:
+            if one.lack(device.info.compute_capability):
                 continue
             for record in measure(device, one.name):
                 found.append(record)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from cudabench import simulator
-from cudabench.ceilings import chapter
+from cudabench.ceilings import benchmark
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.sim import argument_of
@@ -145,9 +146,9 @@ class SimulatedGpu:
         return not self.dead
 
 
-def scale(capability: str = "9.0") -> chapter.Scale:
+def scale(capability: str = "9.0") -> benchmark.Scale:
     """Return the sizes of the simulator."""
-    return chapter.in_simulator("sm_" + capability.replace(".", ""))
+    return benchmark.in_simulator("sm_" + capability.replace(".", ""))
 
 
 if __name__ == "__main__":
@@ -155,17 +156,16 @@ if __name__ == "__main__":
     from dataclasses import replace
 
     from cudabench.ceilings import gpu
-    from cudabench.ceilings.worker import measure
+    from cudabench.ceilings.worker import measuring
     from cudabench.measure.worker import serve
 
     gpu.WARM_UP_S = 0.0
     spoilt = os.environ.get("CEILINGS_DIE", "")
 
-    def run(job: Any, emit: Callable[[Any], None], *_: Any) -> None:
+    def run(device: Any, tell: Any) -> Callable[[Any], Any]:
         """Measure on the simulated GPU; the kernel that the environment names spoils its context."""
-        device = SimulatedGpu()
         device.dying = {spoilt} if spoilt else set()
-        settings = replace(job.settings, min_time=0.0, max_time=9.0, min_samples=1)
-        measure(replace(job, settings=settings), device, emit, scale=scale())  # type: ignore[arg-type]
+        carry_out = measuring(device, tell, scale=scale())
+        return lambda order: carry_out((order[0], replace(order[1], min_time=0.0, max_time=9.0, min_samples=1)))
 
-    serve(int(sys.argv[1]), int(sys.argv[2]), run)
+    serve(sys.argv[1:], run, lambda index, primary: nullcontext(SimulatedGpu()))

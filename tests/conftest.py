@@ -27,7 +27,7 @@ from cudabench.compile import nvdisasm
 from cudabench.compile.record import Resources
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
-from cudabench.measure import context, gpu_run, provenance, sampling
+from cudabench.measure import context, provenance, sampling, timing
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.plan import chapters
 from cudabench.records.file import ResultsFile
@@ -162,7 +162,7 @@ def brief() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "BASELINE_S", 1e-3)
         if not probe.driver().usable:
-            patch.setattr(gpu_run, "warm_up", lambda sample, budget_s=0.0: sampling.warm_up(sample, 0.0))
+            patch.setattr(timing, "warm_up", lambda sample, budget_s=0.0: sampling.warm_up(sample, 0.0))
         yield
 
 

@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.connection import Connection
 
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
-from cudabench.measure.session import Finished, Job, Refused, Started, Working
-from cudabench.measure.worker import printed_bytes
-from cudabench.records.results import DeviceInfo
+from cudabench.measure.session import Finished, Order
+from cudabench.measure.worker import Told, finished, serve
+from cudabench.records.planned import Case
+from cudabench.records.results import DeviceInfo, Result
 
-job: Job = Connection(int(sys.argv[1]), writable=False).recv()
-channel = Connection(int(sys.argv[2]), readable=False)
-if job.cases[0].kernel == "no-start":
-    print("the driver is asleep", file=sys.stderr)
-    os._exit(7)
-channel.send(Started(DeviceInfo("Fake", "cuda", "9.0", index=job.index)))
-for case in job.cases:
-    channel.send(Working(case.kernel, "timing", 0.5))
-    print(f"printed by {case.kernel}", flush=True)
-    tempfile.mkdtemp()
-    print("library noise", file=sys.stderr, flush=True)
-    if case.kernel == "dies":
-        os._exit(9)
-    if case.kernel == "hangs":
-        time.sleep(60)
-    if case.kernel == "refuses":
-        channel.send(Refused(OutOfMemory("too large")))
-        break
-    spoils = case.kernel == "spoils"
-    result = describe(case, "cuda:0")
-    result = replace(result, status="failed") if spoils else result
-    channel.send(Finished(result, context_lost=spoils, printed=printed_bytes()))
-    if spoils:
-        break
-os._exit(0)
+
+class FakeDevice:
+    """A GPU that does not start where a kernel or a file says so; its context lives until a kernel spoils it."""
+
+    def __init__(self, index: int, *, primary: bool) -> None:
+        if os.environ.get("FAKE_WORKER") == "no-start":
+            print("the driver is asleep", file=sys.stderr)
+            os._exit(7)
+        self.info = DeviceInfo("Fake", "cuda", "9.0", index=index)
+        self.spoilt = False
+
+    def __enter__(self) -> FakeDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def alive(self) -> bool:
+        """Tell whether the context lives."""
+        return not self.spoilt
+
+
+def working(device: FakeDevice, tell: Told) -> Callable[[Order], Finished]:
+    """Return what ends as the kernels say."""
+
+    def end(case: Case, at: int) -> Result:
+        tell(case.kernel, "timing", 0.5, at)
+        print(f"printed by {case.kernel}", flush=True)
+        tempfile.mkdtemp()
+        print("library noise", file=sys.stderr, flush=True)
+        if case.kernel == "dies":
+            os._exit(9)
+        if case.kernel == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if case.kernel == "hangs":
+            time.sleep(60)
+        if case.kernel == "refuses":
+            raise OutOfMemory("too large")
+        device.spoilt = case.kernel == "spoils"
+        return replace(describe(case, "cuda:0"), status="failed" if device.spoilt else "ok")
+
+    def carry_out(order: Order) -> Finished:
+        found = [end(case, at) for at, case in enumerate(order.cases)]
+        return finished(device, found if len(found) > 1 else found[0], device.spoilt)
+
+    return carry_out
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], working, FakeDevice)

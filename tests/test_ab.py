@@ -18,8 +18,8 @@ from cudabench.compile import compiler
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import DeviceUnusable
-from cudabench.measure.ab import SAME_CODE, PairedRun
 from cudabench.measure.context import describe
+from cudabench.measure.gpu_run import SAME_CODE, GpuRun
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
@@ -245,7 +245,7 @@ class Watched(FakeGpu):
 def measured(device: FakeDevice, *kernels: str, always: bool = False, settings: Settings = FAST) -> list[Result]:
     """Measure two kernels of k.cu as a pair."""
     series = pair(*(request(kernel) for kernel in kernels))
-    run = PairedRun(series.make(), series.cases[0].problem, settings, device)
+    run = GpuRun(series.make(), series.cases[0].problem, settings, device)
     return run.measure_pair(series.cases, always)
 
 

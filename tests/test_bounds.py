@@ -17,6 +17,7 @@ from cudabench.devices import Choice
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import excesses, wasted
 from cudabench.measure import simulated_run, sweep
+from cudabench.measure.context import describe
 from cudabench.records.results import Access, Hazard, Limit, Result, Verification
 from cudabench.views import headlines, table
 from tests.conftest import Ran
@@ -49,7 +50,7 @@ def result(kernel: str, bound_us: float | None, sectors: int = 4, wavefronts: in
     if wavefronts:
         access.append(Access(9, "t[j];", "shared", "load", 4, 1, wavefronts=wavefronts, ideal_wavefronts=1))
     limits = (Limit("memory", bound_us * 1e-6, "bytes"),) if bound_us else None
-    base = simulated_run.describe(case, "sim:sm_90")
+    base = describe(case, "sim:sm_90")
     found = replace(base, kernel=kernel, access=tuple(access), limits=limits, limits_on="H100 (measured)", hazards=())
     return replace(found, **other)
 

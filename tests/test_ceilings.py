@@ -18,8 +18,8 @@ from cudabench import cards
 from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.load import load_named
-from cudabench.ceilings import chapter, code, gpu, run, theory
-from cudabench.ceilings.chapter import Extent
+from cudabench.ceilings import arithmetic, benchmark, chapter, code, gpu, latency, run, theory
+from cudabench.ceilings.benchmark import Extent
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
 from cudabench.devices import nvml, probe
@@ -35,7 +35,7 @@ from tests.conftest import Ran
 from tests.ladders import needs_compiler
 
 Runner = Callable[..., Ran]
-OF_KERNELS = tuple(one.name for one in chapter.ALL)
+OF_KERNELS = tuple(chapter.BY_NAME)
 QUICK = replace(gpu.TIMING, min_time=0.0, max_time=9.0, min_samples=1)
 H200 = replace(INFO, name="NVIDIA H200", sm_count=132, l2_bytes=60 << 20, peak_gbps=4814.0)
 
@@ -44,7 +44,7 @@ pytestmark = needs_compiler
 
 def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compiled:
     """Return the chapter, or another text, compiled."""
-    return compiler.compile_cubin(text or chapter.source().text, "ceilings.cu", arch=arch, backend=backend)
+    return compiler.compile_cubin(text or benchmark.source().text, "ceilings.cu", arch=arch, backend=backend)
 
 
 # Machine code --------------------------------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
         pytest.skip(str(error))
     made = compiled(arch, backend=backend)
     assert made.cubin is not None
-    for one in chapter.ALL:
-        if not one.lacks(capability(arch)):
+    for one in chapter.BY_NAME.values():
+        if not one.lack(arch):
             found = code.check(made.cubin, made.entry(one.function), chapter.claim_of(one, capability(arch)))
             assert found.split()[0].isdigit(), one.name
 
@@ -83,7 +83,7 @@ OTHER = {  # by ceiling: a change to the chapter, and what is said of the machin
 
 def test_other_code_is_refused() -> None:
     """Where the compiler made another loop of a kernel there is no value, and the reason counts."""
-    text = chapter.source().text
+    text = benchmark.source().text
     for old, new, _ in OTHER.values():
         assert old in text
         text = text.replace(old, new)
@@ -125,8 +125,8 @@ def test_what_a_card_lacks(cudabench: Runner) -> None:
             else "begins at compute capability 8.0"
         )
         assert f"{why}; this card has 7.5" in one["reason"]
-    assert chapter.BY_NAME["wgmma-bf16"].lacks((10, 0))
-    assert not chapter.BY_NAME["tensor-bf16"].lacks((10, 0))
+    assert chapter.BY_NAME["wgmma-bf16"].lack("10.0")
+    assert not chapter.BY_NAME["tensor-bf16"].lack("10.0")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 63, 1 << 20])
@@ -134,18 +134,18 @@ def test_expected_numbers(steps: int) -> None:
     """What the host knows of a chain is what a plain loop gives."""
     few = min(steps, 200)
     x = np.array([0.25, -1.5, 0.0], np.float16)
-    a = np.array(chapter.HALF_A, np.uint16).view(np.float16)
+    a = np.array(arithmetic.HALF_A, np.uint16).view(np.float16)
     plain = x.copy()
     for _ in range(few):
         plain = (plain.astype(np.float64) ** 2 + np.float64(a)).astype(np.float16)
-    assert np.array_equal(chapter._orbit(x, a, few), plain)
-    following = chapter.chain(64)
+    assert np.array_equal(arithmetic.orbit(x, a, few), plain)
+    following = latency.chain(64)
     assert sorted(following) == list(range(64))
     node = 0
     for _ in range(few):
         node = int(following[node])
-    assert chapter.reached(following, few) == node
-    assert chapter.pattern_sum(5, few) == int(chapter.pattern(5, few).astype(object).sum()) % 2**32
+    assert latency.reached(following, few) == node
+    assert benchmark.pattern_sum(5, few) == int(benchmark.pattern(5, few).astype(object).sum()) % 2**32
 
 
 # A GPU ---------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_the_clock_is_that_of_a_sample() -> None:
 
     device = Slowing()
     owner = gpu.Ceilings(device, QUICK, scale=scale())  # type: ignore[arg-type]
-    right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, amount=lambda extent: 1.0)
+    right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, all_of=lambda extent: 1.0)
     found = owner._kernel(right, Ceiling("tensor-fp64", "tensor", None, "FLOP/s"))
     assert (found.samples, found.clock_mhz) == (1, pytest.approx(7e-6 / device.seconds))
     assert found.value == pytest.approx(1 / device.seconds), "the value is of another launch than the clock"
@@ -331,11 +331,11 @@ def test_calibration_reaches_the_length_of_a_sample() -> None:
 
 def test_sums_stay_exact() -> None:
     """At the most passes, every number that is compared is a whole one that its type holds."""
-    most = Extent(chapter.on_gpu(132, 60 << 20, 1 << 37, "9.0"), 1, 1 << 14)
+    most = Extent(benchmark.on_gpu(132, 60 << 20, 1 << 37, "9.0"), 1, 1 << 14)
     assert most.scale.most_passes == most.passes
-    steps = most.passes * chapter.STEPS
-    assert chapter.CHAINS * (steps + chapter.WARP + chapter.CHAINS) < 1 << 24
-    assert 16 * 2 * most.passes * chapter.MMA_STEPS + 32 < 1 << 24
+    steps = most.passes * benchmark.STEPS
+    assert benchmark.CHAINS * (steps + benchmark.WARP + benchmark.CHAINS) < 1 << 24
+    assert 16 * 2 * most.passes * arithmetic.MMA_STEPS + 32 < 1 << 24
 
 
 # Theory --------------------------------------------------------------------------------------------------------------

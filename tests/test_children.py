@@ -57,8 +57,8 @@ def test_a_worker_for_the_gpu(sprung: Sprung, monkeypatch: pytest.MonkeyPatch) -
     """A run over a worker process goes on where such files lie."""
     monkeypatch.setattr(session, "WORKER", "tests.fake_worker")
     (case,) = cases.build(operations.get("transpose"), cases.Request(kernels=("0",), size=(4, 4)))
-    events = session.run(Choice("cuda"), partial(operations.get, "transpose"), [case], Settings(timeout=20))
-    assert [type(event).__name__ for event in events] == ["Started", "Finished"]
+    with session.Session(Choice("cuda"), Settings(timeout=20)) as device:
+        assert device.result(partial(operations.get, "transpose"), case).status == "ok"
     assert not sprung()
 
 

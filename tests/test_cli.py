@@ -299,22 +299,26 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
 def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
     from cudabench.devices import probe
-    from cudabench.measure import context, session
-    from cudabench.records.results import DeviceInfo
+    from cudabench.measure import context
+    from cudabench.records.planned import Case
+    from cudabench.records.results import DeviceInfo, Result
     from cudabench.results import stats
+    from tests import sessions
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
     monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
 
-    def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
-        yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=choice.index, uuid=f"GPU-{choice.index}"))
-        for case in cases:
-            seconds = 1e-4 * (1.10 if choice.index == 1 and case.kernel == "smem" else 1.0)
-            timing = stats.summarize([seconds] * 10, "cold")
-            yield session.Finished(replace(context.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
+    def result(session: sessions.Invented, case: Case) -> Result:
+        seconds = 1e-4 * (1.10 if session.choice.index == 1 and case.kernel == "smem" else 1.0)
+        timing = stats.summarize([seconds] * 10, "cold")
+        return replace(context.describe(case, session.choice.name), time=timing, bandwidth_gbps=1.0)
 
-    monkeypatch.setattr(session, "run", run)
+    sessions.invent(
+        monkeypatch,
+        lambda choice: DeviceInfo("Fake", "cuda", "9.0", index=choice.index, uuid=f"GPU-{choice.index}"),
+        result,
+    )
     ran = cudabench("transpose", "-k", "smem", "-k", "vector", "--device", "all", "--json", "r.json")
     assert ran.code == 0
     rows = [line.split() for line in ran.out.splitlines() if "cuda:" in line]
@@ -348,23 +352,23 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
 def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
     from cudabench.devices import probe
-    from cudabench.measure import context, session
-    from cudabench.records.results import DeviceInfo, Verification
+    from cudabench.measure import context
+    from cudabench.records.planned import Case
+    from cudabench.records.results import DeviceInfo, Result, Verification
     from cudabench.results import stats
+    from tests import sessions
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
     monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
 
-    def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
-        yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=0))
-        for case in cases:
-            right = Verification(0, None, 0.0, 0.0, ("before", "after"))
-            timing = stats.summarize([1e-4] * 10, "cold")
-            blank = context.describe(case, choice.name)
-            yield session.Finished(replace(blank, time=timing, bandwidth_gbps=50.0, verification=right))
+    def result(session: sessions.Invented, case: Case) -> Result:
+        right = Verification(0, None, 0.0, 0.0, ("before", "after"))
+        timing = stats.summarize([1e-4] * 10, "cold")
+        blank = context.describe(case, session.choice.name)
+        return replace(blank, time=timing, bandwidth_gbps=50.0, verification=right)
 
-    monkeypatch.setattr(session, "run", run)
+    sessions.invent(monkeypatch, lambda choice: DeviceInfo("Fake", "cuda", "9.0", index=0), result)
     ran = cudabench("transpose", "smem", "--min-bandwidth", 100, "--json", "r.json")
     assert ran.code == 4
     assert "smem reached 50 GB/s, under --min-bandwidth 100." in ran.err

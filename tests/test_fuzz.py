@@ -357,8 +357,8 @@ def test_one_worker_serves_all_cases(
     started: list[session.Worker] = []
 
     class Counted(session.Worker):
-        def __init__(self, job: session.Task, module: str | None = None) -> None:
-            super().__init__(job, module)
+        def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
+            super().__init__(module, index, primary=primary)
             started.append(self)
 
     monkeypatch.chdir(tmp_path)

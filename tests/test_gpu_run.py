@@ -14,12 +14,12 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import OutOfMemory
-from cudabench.measure import floors, gpu_run
-from cudabench.measure.budget import Budget, shortened
+from cudabench.measure import floors, gpu_run, timing
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.sampling import SmClock, enough, hot_runs, slower_inputs, warm_up
+from cudabench.measure.sampling import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
+from cudabench.measure.session import Budget
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings, Tolerance
 from cudabench.records.results import MachineCode, Result
@@ -592,7 +592,7 @@ def test_baseline_does_the_work(threads: int) -> None:
 def test_faster_on_inputs_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is faster on one of two sets of inputs is timed on the other, and that is said."""
     # Times at two levels have no narrow interval, so that the rule would go on to --max-time.
-    monkeypatch.setattr(gpu_run, "enough", lambda samples, elapsed, settings: len(samples) >= 200)
+    monkeypatch.setattr(timing, "enough", lambda samples, elapsed, settings: len(samples) >= 200)
     seen: list[bytes] = []
 
     def watched(buffers: Buffers) -> None:

@@ -24,10 +24,9 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import bound_texts, card_rates, lower_bounds, recorded, verdict, warp_latency
 from cudabench.explain.machine_code import pipe
-from cudabench.measure import limited
-from cudabench.measure.counted import Counting
+from cudabench.measure import counting
+from cudabench.measure.counting import Counting, sampled
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
 from cudabench.records.file import ResultsFile, load
@@ -339,8 +338,8 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     operation, device, card = operations.get("transpose"), shared_simulator(), cards.load("h200")
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
-    run = limited.sampled(device, case, operation, case.problem, inputs, seconds=60)
-    some = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem))
+    run = counting.sampled(device, case, operation, case.problem, inputs, seconds=60)
+    some = counting.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem))
     every = simulated(kernel, 1024, 1024).limits
     assert every is not None
     times = {limit.resource: limit.time_s for limit in some}

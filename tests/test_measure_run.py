@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import OutOfMemory
-from cudabench.measure import session
 from cudabench.measure.context import describe
 from cudabench.measure.run import Listener, Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
-from cudabench.records.planned import Settings
-from cudabench.records.results import CpuTime, DeviceInfo
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import CpuTime, DeviceInfo, Result
+from tests.sessions import Invented, invent
 
 CPU = CpuTime(1.0, None, 1, "NumPy")
 
@@ -56,31 +55,20 @@ class Recorder(Listener):
 
 
 @pytest.fixture
-def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Replace the session by one whose kernels end by their names; return what each was asked and if it closed."""
-    asked: list[dict[str, Any]] = []
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Invented]:
+    """Replace sessions by ones whose kernels end by their names; return those that were begun."""
 
-    def run(
-        device: Choice, make: Any, todo: Any, settings: Settings, *, progress: Any, trace: bool, cpu: Any, **_: Any
-    ) -> Iterator[session.Event]:
-        asked.append({"device": device.name, "settings": settings, "trace": trace, "cpu": cpu, "closed": False})
-        try:
-            yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=device.index))
-            if settings.cpu and cpu is None:
-                yield session.Measured(CPU)
-            for case in todo:
-                progress(session.Working(case.kernel, "timing", 0.5))
-                if case.kernel == "refuses":
-                    raise OutOfMemory("too large")
-                yield session.Finished(describe(case, device.name), f"said by {case.kernel}")
-        finally:
-            asked[-1]["closed"] = True
+    def result(session: Invented, case: Case) -> Result:
+        if session.settings.cpu and session.cpu is None:
+            session.cpu = CPU
+        if case.kernel == "refuses":
+            raise OutOfMemory("too large")
+        return describe(case, session.choice.name)
 
-    monkeypatch.setattr(session, "run", run)
-    return asked
+    return invent(monkeypatch, lambda choice: DeviceInfo("Fake", "cuda", "9.0", index=choice.index), result)
 
 
-def test_series_on_devices(sessions: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_series_on_devices(begun: list[Invented], tmp_path: Path) -> None:
     """Every series runs on every device; one file holds all; the CPU is timed once a series, where it can be."""
     path, listener = tmp_path / "r.json", Recorder()
     run = Run(
@@ -92,7 +80,7 @@ def test_series_on_devices(sessions: list[dict[str, Any]], tmp_path: Path) -> No
         listener=listener,
     )
     run.collect()
-    assert [(s["device"], s["settings"].cpu, s["cpu"]) for s in sessions] == [
+    assert [(one.choice.name, one.settings.cpu, one.known) for one in begun] == [
         ("cuda:0", True, None),
         ("cuda:1", True, CPU),
         ("cuda:0", False, None),
@@ -120,7 +108,7 @@ def test_series_on_devices(sessions: list[dict[str, Any]], tmp_path: Path) -> No
     assert ("said by b",) in listener.told
 
 
-def test_the_file_is_there_from_the_start(sessions: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_the_file_is_there_from_the_start(begun: list[Invented], tmp_path: Path) -> None:
     """Before the first kernel the file is written, and after each; an error leaves it so and tells the listener."""
     path, listener = tmp_path / "r.json", Recorder()
     run = Run([series("a", "refuses")], [Choice("cuda")], Settings(cpu=False), {}, path=path, listener=listener)
@@ -132,7 +120,7 @@ def test_the_file_is_there_from_the_start(sessions: list[dict[str, Any]], tmp_pa
 
 @pytest.mark.parametrize("moment", ["printed", "write"])
 def test_an_interrupt_closes_the_session(
-    sessions: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    begun: list[Invented], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """An interrupt that comes while the session waits, not while it works, ends its worker at once all the same."""
 
@@ -151,17 +139,17 @@ def test_an_interrupt_closes_the_session(
     with pytest.raises(KeyboardInterrupt) as caught:
         run.collect()
     assert caught.tb is not None  # the traceback lives, and with it the frames
-    assert [one["closed"] for one in sessions] == [True]
+    assert [one.closed for one in begun] == [True]
 
 
-def test_again_keeps_nothing(sessions: list[dict[str, Any]]) -> None:
-    """A further pass yields its events and leaves the results alone, until one takes the place of another."""
+def test_a_result_takes_the_place_of_another(begun: list[Invented]) -> None:
+    """What a session of a run gives is kept nowhere, until it takes the place of a result."""
     run = Run([series("a")], [Choice("cuda")], Settings(cpu=False), {})
     run.collect()
-    finished = [e for e in run.again(series("a", "a").cases, Settings(cpu=False)) if isinstance(e, session.Finished)]
-    assert len(finished) == 2
+    one = series("a")
+    with run.session(1) as session:
+        new = replace(session.result(one.make, one.cases[0]), status="wrong")
     assert len(run.file.results) == len(run.outcomes[0].results) == 1
-    new = replace(finished[0].result, status="wrong")
     run.replace(run.file.results[0], new)
     assert run.file.results == run.outcomes[0].results == [new]
     run.note({"sweep": [1]})

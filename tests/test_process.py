@@ -12,8 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,9 +19,7 @@ import pytest
 from cudabench import operations
 from cudabench.fleet import shard
 from cudabench.measure import session
-from cudabench.records.planned import Settings
 from cudabench.system import confined
-from tests import ladders
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
@@ -143,13 +139,11 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    case = replace(ladders.build("transpose", "0", size=(4, 4))[1][0], kernel="hangs")
-    job = session.Job(partial(operations.get, "transpose"), (case,), Settings(), 0)
     words = ("vecadd", "--size", "300000000", "--device", "sim", "--no-cpu")
     start: dict[str, Callable[[], object]] = {
         "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
         "shard": lambda: shard.run(shard.Plan(tmp_path / "runs", words, "sim")),
-        "worker": lambda: session.Worker(job, "tests.fake_worker"),
+        "worker": lambda: session.Worker("tests.fake_worker", 0),
     }
     with pytest.raises(KeyboardInterrupt):
         start[what]()

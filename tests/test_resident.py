@@ -155,7 +155,7 @@ def test_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             return module
 
     device = Gpu(right)
-    monkeypatch.setattr(GpuRun, "_bound", lambda *words: pytest.fail("launched"))
+    monkeypatch.setattr(GpuRun, "_bind", lambda *words: pytest.fail("launched"))
     with pytest.raises(UsageError, match="128 registers x 1024 threads = 131072"):
         measure(device, block=(32, 32))
     device.needs, device.most = Resources(40, 0, 0), 256

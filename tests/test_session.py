@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
+import time
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.measure import session
+from cudabench.measure.run import Run
 from cudabench.plan import cases
-from cudabench.records.planned import Settings
+from cudabench.plan.series import Series
+from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 
 
@@ -24,52 +27,90 @@ def fake_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WORKER", "tests.fake_worker")
 
 
-def run(*kernels: str, timeout: float = 20) -> list[session.Event]:
-    """Run cases of these kernel names and return the events."""
-    (case,) = cases.build(operations.get("transpose"), cases.Request(kernels=("0",), size=(4, 4)))
-    ladder = [replace(case, kernel=name) for name in kernels]
-    settings = Settings(timeout=timeout)
-    return list(session.run(Choice("cuda"), partial(operations.get, "transpose"), ladder, settings))
+MAKE = partial(operations.get, "transpose")
 
 
-def results(events: list[session.Event]) -> list[Result]:
-    """Return the results among events."""
-    return [event.result for event in events if isinstance(event, session.Finished)]
+def ladder(*kernels: str) -> list[Case]:
+    """Return cases of these kernel names."""
+    (case,) = cases.build(MAKE(), cases.Request(kernels=("0",), size=(4, 4)))
+    return [replace(case, kernel=name) for name in kernels]
+
+
+@dataclass
+class Heard:
+    """What a session told."""
+
+    devices: list[str] = field(default_factory=list)
+    working: list[tuple[str, str, float]] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+
+    def session(self, timeout: float = 20) -> session.Session:
+        """Return a session that tells this."""
+        return session.Session(
+            Choice("cuda"),
+            Settings(timeout=timeout),
+            started=lambda device: self.devices.append(device.name),
+            working=lambda *now: self.working.append(now),
+            finished=self.printed.append,
+        )
+
+
+def run(*kernels: str, timeout: float = 20, heard: Heard | None = None) -> list[Result]:
+    """Return the results of cases of these kernel names."""
+    with (heard or Heard()).session(timeout) as device:
+        return list(device.results(MAKE, ladder(*kernels)))
+
+
+def one_by_one(*kernels: str) -> list[Result]:
+    """Return the results of cases that are asked for one after the other."""
+    with Heard().session() as device:
+        return [device.result(MAKE, case) for case in ladder(*kernels)]
+
+
+def pair(*kernels: str, timeout: float = 1) -> list[tuple[str, str | None]]:
+    """Return status and reason of two cases that are measured as a pair."""
+    series = Series(MAKE, tuple(ladder(*kernels)))
+    found = Run([series], [Choice("cuda")], Settings(cpu=False, timeout=timeout), {}).pair(always=False)
+    return [(result.status, result.reason) for result in found]
 
 
 def test_one_worker_serves_a_ladder() -> None:
     """The device starts once, every kernel finishes; what a kernel prints comes with it, a library's noise does not."""
-    events = run("a", "b")
-    assert [type(event).__name__ for event in events] == ["Started", "Finished", "Finished"]
-    assert [event.output for event in events if isinstance(event, session.Finished)] == [
-        "printed by a\n",
-        "printed by b\n",
-    ]
+    heard = Heard()
+    assert [one.status for one in run("a", "b", heard=heard)] == ["ok", "ok"]
+    assert (heard.devices, heard.printed) == (["Fake"], ["printed by a\n", "printed by b\n"])
 
 
 @pytest.mark.parametrize(
     ("kernel", "reason"),
-    [("dies", "the process that ran it ended"), ("hangs", "no sign of life for 1 s while timing"), ("spoils", None)],
+    [
+        ("dies", "the process that ran it ended (library noise)"),
+        ("killed", "the process that ran it ended (by SIGKILL, after: library noise)"),
+        ("hangs", "no sign of life for 1 s while timing"),
+        ("spoils", None),
+    ],
 )
 def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
     """After a death, a hang or a spoilt context a new worker goes on with the rest, and the device is told of once."""
-    events = run("a", kernel, "b", timeout=1)
-    assert [(r.kernel, r.status) for r in results(events)] == [("a", "ok"), (kernel, "failed"), ("b", "ok")]
-    assert sum(isinstance(event, session.Started) for event in events) == 1
+    heard = Heard()
+    found = run("a", kernel, "b", timeout=1, heard=heard)
+    assert [(r.kernel, r.status) for r in found] == [("a", "ok"), (kernel, "failed"), ("b", "ok")]
+    assert heard.devices == ["Fake"]
+    assert heard.printed == [f"printed by {one}\n" for one in ("a", kernel, "b")]
     if reason:
-        assert reason in (results(events)[1].reason or "")
+        assert reason in (found[1].reason or "")
 
 
 def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker leaves in the folder of temporary files, however it ends, is gone after it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert len(results(run("a", "dies", "hangs", "spoils", "b", timeout=1))) == 5
+    assert len(run("a", "dies", "hangs", "spoils", "b", timeout=1)) == 5
     assert not [*tmp_path.iterdir()]
 
 
 def test_two_bad_kernels_at_the_end() -> None:
     """A ladder that ends with bad kernels ends."""
-    assert [r.status for r in results(run("dies", "spoils"))] == ["failed", "failed"]
+    assert [r.status for r in run("dies", "spoils")] == ["failed", "failed"]
 
 
 def test_refusal_ends_the_run() -> None:
@@ -78,16 +119,51 @@ def test_refusal_ends_the_run() -> None:
         run("a", "refuses", "b")
 
 
-def test_worker_that_does_not_start() -> None:
+def test_worker_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that does not start is an error with the last words of the process."""
+    monkeypatch.setenv("FAKE_WORKER", "no-start")
     with pytest.raises(DeviceError, match=r"The GPU did not start: the driver is asleep\."):
-        run("no-start")
+        run("a")
 
 
 def test_progress_is_told() -> None:
     """What is being done reaches the caller as it happens."""
-    told: list[session.Working] = []
-    (case,) = cases.build(operations.get("transpose"), cases.Request(kernels=("0",), size=(4, 4)))
-    make = partial(operations.get, "transpose")
-    list(session.run(Choice("cuda"), make, [case], Settings(), progress=told.append))
-    assert told == [session.Working("copy-row", "timing", 0.5)]
+    heard = Heard()
+    run("copy-row", heard=heard)
+    assert heard.working == [("copy-row", "timing", 0.5)]
+
+
+def test_a_case_after_a_lost_worker() -> None:
+    """Cases that are asked for one by one share a worker; the one behind a lost worker has another."""
+    found = one_by_one("a", "dies", "b", "spoils", "killed", "c")
+    assert [(r.kernel, r.status) for r in found] == [
+        ("a", "ok"),
+        ("dies", "failed"),
+        ("b", "ok"),
+        ("spoils", "failed"),
+        ("killed", "failed"),
+        ("c", "ok"),
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["dies", "killed", "hangs"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
+    """The one that ran has failed, and the other says why it has no time."""
+    kernels = ["a", "a"]
+    kernels[at] = kernel
+    found = pair(*kernels)
+    assert found[at][0] == "failed"
+    assert found[1 - at] == ("skipped", "not timed, because the other side is failed")
+    assert ("no sign of life" if kernel == "hangs" else "the process that ran it ended") in (found[at][1] or "")
+
+
+def test_the_end_of_a_budget() -> None:
+    """A kernel that hangs is given up soon after the budget's end, and those behind it are not begun."""
+    first, *rest = ladder("a", "hangs", "b")
+    with Heard().session() as device:
+        assert device.result(MAKE, first).status == "ok"
+        found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
+    assert [r.status for r in found] == ["failed", "failed"]
+    assert "no sign of life for 2 s while timing" in (found[0].reason or "")
+    assert found[1].reason == "not measured: --budget 0.5 s was spent before its turn; give more, or fewer kernels"

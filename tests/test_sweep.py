@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from cudabench.measure import session, sweep
 from cudabench.measure.context import describe
 from cudabench.plan.cases import Request
 from cudabench.records.launch import WARP, Dim
-from cudabench.records.planned import Case, Settings
+from cudabench.records.planned import Case
 from cudabench.records.results import Access, DeviceInfo, Result
 from cudabench.results import stats
 from tests.conftest import Ran
+from tests.sessions import Invented, invent
 
 Runner = Callable[..., Ran]
 OPERATION = operations.get("transpose")
@@ -161,12 +163,13 @@ def test_drift_does_not_choose_the_block() -> None:
     """On a card that slows down steadily, equal blocks come out equal, whichever ran first."""
     cases = planned((32, 8), (16, 16))
 
-    def run(order: Sequence[Case]) -> Iterator[session.Event]:
-        yield session.Started(GPU)
-        for at, case in enumerate(order):
-            yield session.Finished(timed(case, 1e-4 * (1 + 0.01 * at), seed=at))
+    turn = itertools.count()
 
-    finals = sweep.again(run, cases)
+    def measure(make: session.Make, case: Case) -> Result:
+        at = next(turn)
+        return timed(case, 1e-4 * (1 + 0.01 * at), seed=at)
+
+    finals = sweep.again(measure, [(lambda: operations.get("transpose"), case) for case in cases])
     first, second = (final.result.time.median_s for final in finals if final.result.time)
     assert first == pytest.approx(second, rel=0.004)
     assert len(sweep.ties(finals)) == 1
@@ -220,23 +223,12 @@ def test_simulator_orders_by_the_busiest_unit() -> None:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[Case]]]:
-    """Replace sessions by invented ones; return the cases of each."""
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Invented]]:
+    """Replace sessions by invented ones; return those that are begun."""
 
-    def install(result: Callable[[Case, int], Result], device: DeviceInfo = GPU) -> list[Sequence[Case]]:
-        sessions: list[Sequence[Case]] = []
-
-        def run(choice: Any, make: Any, cases: Sequence[Case], settings: Settings, **_: Any) -> Iterator[session.Event]:
-            ran: list[Case] = []
-            sessions.append(ran)
-            yield session.Started(device)
-            for at, case in enumerate(cases):
-                ran.append(case)
-                yield session.Finished(result(case, at))
-
-        monkeypatch.setattr(session, "run", run)
+    def install(result: Callable[[Case, int], Result], device: DeviceInfo = GPU) -> list[Invented]:
         monkeypatch.setattr(devices, "choose", lambda text: Choice("sim" if device.kind == "sim" else "cuda"))
-        return sessions
+        return invent(monkeypatch, lambda choice: device, lambda own, case: result(case, len(own.ran) - 1))
 
     return install
 
@@ -251,8 +243,8 @@ def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: P
     sessions = fake(lambda case, at: timed(case, by_block(case.block), at))
     ran = cudabench("sweep", "transpose", "--kernel", "smem-pad", "--block", "16:64", "4:16", "--json", "s.json")
     assert ran.code == 0
-    assert len(sessions[0]) == 9
-    assert [case.block for case in sessions[1]] == [(32, 8, 1)] * sweep.ROUNDS
+    assert len(sessions[0].ran) == 9
+    assert [case.block for case in sessions[1].ran] == [(32, 8, 1)] * sweep.ROUNDS
     assert "GB/s, more is better (block X across, Y down; * the best)" in ran.out
     assert [line.split() for line in ran.out.splitlines() if line.startswith((" 4", " 8", "16"))][1][2].endswith("*")
     assert (

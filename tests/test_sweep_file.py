@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from cudabench import devices
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
-from cudabench.measure import session
 from cudabench.measure.context import describe
 from cudabench.plan.space import values_of
 from cudabench.records.planned import Case
@@ -25,6 +24,7 @@ from cudabench.source.brackets import split
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.space import Space, space_of
 from tests.conftest import Ran
+from tests.sessions import Invented, invent
 from tests.test_ab import SOURCE as DOUBLES
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
@@ -253,15 +253,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Case]]:
     def install(seconds: Callable[[Case], float], stop_at: int | None = None) -> list[Case]:
         ran: list[Case] = []
 
-        def run(choice: Any, make: Any, cases: Any, settings: Any, **_: Any) -> Iterator[session.Event]:
-            yield session.Started(GPU)
-            for case in cases:
-                if len(ran) == stop_at:
-                    raise KeyboardInterrupt
-                ran.append(case)
-                yield session.Finished(timed(case, seconds(case), len(ran)))
+        def result(own: Invented, case: Case) -> Result:
+            if len(ran) == stop_at:
+                raise KeyboardInterrupt
+            ran.append(case)
+            return timed(case, seconds(case), len(ran))
 
-        monkeypatch.setattr(session, "run", run)
+        invent(monkeypatch, lambda choice: GPU, result)
         monkeypatch.setattr(devices, "choose", lambda text: Choice("cuda"))
         return ran
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings import benchmark as benchmarks
 from cudabench.ceilings import chapter, code, theory
-from cudabench.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
+from cudabench.ceilings.arithmetic import CLOCKS
+from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale, bytes_of
 from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
@@ -67,10 +69,12 @@ class Ceilings:
     def sizes(self) -> Scale:
         """The sizes of everything."""
         info = self.device.info
-        free = self.device.free_bytes()
+        if self.scale:
+            return self.scale
         if info.kind == "simulated":
-            return self.scale or chapter.in_simulator("sm_" + info.compute_capability.replace(".", ""))
-        return self.scale or chapter.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
+            return benchmarks.in_simulator(info.compute_capability)
+        free = self.device.free_bytes()
+        return benchmarks.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
 
     @property
     def module(self) -> Module:
@@ -78,7 +82,7 @@ class Ceilings:
         if self._loaded is None:
             self.progress("compiling", 0)
             try:
-                self._loaded = self.device.load(chapter.source(), {}, ())
+                self._loaded = self.device.load(benchmarks.source(), {}, ())
             except CudabenchError as error:
                 self._loaded = error
         if isinstance(self._loaded, CudabenchError):
@@ -87,10 +91,8 @@ class Ceilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling by its name; what fails is its status and reason."""
-        kind = KINDS[name]
-        blank = Ceiling(name, kind.group, None, kind.unit)
-        lack = self._lack(name)
-        if lack:
+        blank = benchmarks.blank(name)
+        if lack := self._lack(name):
             return replace(blank, status="skipped", reason=lack)
         try:
             measured = self._measured(name, blank)
@@ -101,32 +103,25 @@ class Ceilings:
         except Exception as error:  # a defect in one must not cost the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
         if self.device.info.kind == "simulated":  # no ceiling follows from times that are made up
-            found = replace(blank, reason=NO_TIME, method=measured.method, code=measured.code)
-            return self._hashed(found)
+            return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
         return self._hashed(self._beside_theory(measured))
 
     def _lack(self, name: str) -> str | None:
         benchmark = chapter.BY_NAME.get(name)
-        own = capability(self.device.info.compute_capability)
-        if benchmark and benchmark.lacks(own):
-            return lacking(benchmark, self.device.info.compute_capability)
+        if benchmark and (lack := benchmark.lack(self.device.info.compute_capability)):
+            return lack
         if KINDS[name].group == "energy" and nvml.energy_j(self._board) is None:
             return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
         return None
 
     def _measured(self, name: str, blank: Ceiling) -> Ceiling:
-        group = KINDS[name].group
-        if group == "host":
-            return self._host_copy(name, blank)
-        if group == "energy":
-            return self._energy(name, blank)
-        if name == "launch-latency":
-            return self._launch_latency(chapter.BY_NAME[name], blank)
-        return self._kernel(chapter.BY_NAME[name], blank)
+        if blank.group in ("host", "energy"):
+            return self._host_copy(name, blank) if blank.group == "host" else self._energy(name, blank)
+        measure = self._launch_latency if name == "launch-latency" else self._kernel
+        return measure(chapter.BY_NAME[name], blank)
 
     def _beside_theory(self, one: Ceiling) -> Ceiling:
-        link = nvml.link(self._board)
-        top, made_of = theory.theoretical(one.name, one.group, self.device.info, link)
+        top, made_of = theory.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
         if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
@@ -164,13 +159,11 @@ class Ceilings:
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
-        module = self.module
-        images = module.images([benchmark.function])
+        images = self.module.images([benchmark.function])
         if not images:
             raise code.OtherCode("the compiler keeps no machine code to look at")
-        cubin, entries = images[0]
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
-        return code.check(cubin, entries[0], claim)
+        return code.check(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, one: Ceiling) -> Ceiling:
         """Return a ceiling with what tells the code of its kernel, where it has one."""
@@ -208,8 +201,7 @@ class Ceilings:
         pointers: dict[str, int] = {}
         try:
             for name, content in arrays.items():
-                nbytes = content if isinstance(content, int) else content.nbytes
-                pointers[name] = self.device.allocate(nbytes, own_page=True)
+                pointers[name] = self.device.allocate(bytes_of(content), own_page=True)
                 if not isinstance(content, int):
                     self.device.upload(pointers[name], content)
             if benchmark.cold:
@@ -251,17 +243,14 @@ class Ceilings:
     def _host_copy(self, name: str, blank: Ceiling) -> Ceiling:
         nbytes = self.sizes.host_bytes
         self.progress("running", 0)
-        words = chapter.pattern(0, nbytes // 4).view(np.uint8)
+        words = benchmarks.pattern(0, nbytes // 4).view(np.uint8)
         memory = self.device.pinned(nbytes) if name.endswith("pinned") else np.empty(nbytes, np.uint8)
         pointer = self.device.allocate(nbytes)
         up = name.startswith("host-to-device")
 
         def sample() -> float:
             start = time.perf_counter()
-            if up:
-                self.device.upload(pointer, memory)
-            else:
-                self.device.download(pointer, memory)
+            (self.device.upload if up else self.device.download)(pointer, memory)
             if not self.device.alive():
                 raise DeviceError("CUDA failed while copying")
             return time.perf_counter() - start
@@ -282,10 +271,9 @@ class Ceilings:
         differ = np.flatnonzero(memory != words)
         if len(differ):
             raise WrongResult(f"byte {int(differ[0])} of the copy is not that of the source")
-        timing = stats.summarize(samples, "hot")
         kind = "page-locked" if name.endswith("pinned") else "pageable"
         method = f"{nbytes / 2**20:g} MiB of {kind} memory, by the host's clock; all bytes compared"
-        return self._filled(blank, timing, nbytes, method)
+        return self._filled(blank, stats.summarize(samples, "hot"), nbytes, method)
 
     # Energy ---------------------------------------------------------------------------------------------------------
 
@@ -300,11 +288,10 @@ class Ceilings:
             trial.prepare()
             trial.verify("before the energy is read")
             many = max(1, round(0.05 / trial.seconds))
-            work = trial.work
             began, start, launches = self._joules(), time.monotonic(), 0
             while time.monotonic() - start < self.energy_s:
                 self.progress("timing", min((time.monotonic() - start) / max(self.energy_s, 1e-9), 1.0))
-                self.device.run(_repeated(work, many), "running for its energy")
+                self.device.run(_all([trial.work] * many), "running for its energy")
                 launches += many
             seconds, joules = time.monotonic() - start, self._joules() - began
             trial.verify("after the energy was read")
@@ -350,25 +337,19 @@ class _Trial:
 
     def prepare(self) -> None:
         """Make the loop long enough, and take a first time."""
-        self._bind()
-        typical = self._typical()
+        most = self.extent.passes
         if self.benchmark.passes(self.extent.scale) is None:
             most = self.extent.scale.most_passes
-            while typical < SAMPLE_S / 2 and self.extent.passes < most:
-                # A first pass may be lost in the launch: never more than 64 times as long at once.
-                longer = min(64.0, SAMPLE_S / max(typical, 1e-9))
-                passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
-                self.extent = replace(self.extent, passes=passes)
-                self._bind()
-                typical = self._typical()
-        self.seconds = typical
-
-    def _bind(self) -> None:
-        device = self.owner.device
-        self.work = device.bind(self.owner.module, [self.benchmark.launch(self.extent)], self.pointers)
-
-    def _typical(self) -> float:
-        return float(np.median([self.sample() for _ in range(TRIES)]))
+        while True:
+            launch = self.benchmark.launch(self.extent)
+            self.work = self.owner.device.bind(self.owner.module, [launch], self.pointers)
+            self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
+            if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
+                return
+            # A first pass may be lost in the launch: never more than 64 times as long at once.
+            longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
+            passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
+            self.extent = replace(self.extent, passes=passes)
 
     def sample(self) -> float:
         """Return the seconds of one launch."""
@@ -386,9 +367,9 @@ class _Trial:
 
         A block takes as long as its slowest warp: warps that share a unit do not end together.
         """
-        if chapter.CLOCKS not in self.benchmark.arrays(self.extent):
+        if CLOCKS not in self.benchmark.arrays(self.extent):
             return None
-        of_blocks = self._look(chapter.CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
+        of_blocks = self._look(CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
         clocks = float(np.median(of_blocks.max(axis=1)))
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
@@ -408,16 +389,13 @@ class _Trial:
             raise WrongResult(f"{fault} ({when})")
 
     def _fill(self, name: str, byte: int) -> Work:
-        content = self.benchmark.arrays(self.extent)[name]
-        return self.owner.device.fill(
-            self.pointers[name], content if isinstance(content, int) else content.nbytes, byte
-        )
+        nbytes = bytes_of(self.benchmark.arrays(self.extent)[name])
+        return self.owner.device.fill(self.pointers[name], nbytes, byte)
 
     def _look(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
         size = np.dtype(dtype).itemsize
         if count is None:
-            content = self.benchmark.arrays(self.extent)[name]
-            count = (content if isinstance(content, int) else content.nbytes) // size - first
+            count = bytes_of(self.benchmark.arrays(self.extent)[name]) // size - first
         found = np.empty(count, dtype)
         self.owner.device.download(self.pointers[name] + first * size, found)
         return found
@@ -429,18 +407,6 @@ def _all(works: Sequence[Work]) -> Work:
             work()
 
     return queue
-
-
-def _repeated(work: Work, times: int) -> Work:
-    return _all([work] * times)
-
-
-def lacking(benchmark: Microbenchmark, compute_capability: str) -> str:
-    """Return why a card of a compute capability has no such ceiling."""
-    least = ".".join(map(str, benchmark.least))
-    if benchmark.most == benchmark.least:
-        return f"{benchmark.wanting} is of compute capability {least} alone; this card has {compute_capability}"
-    return f"{benchmark.wanting} begins at compute capability {least}; this card has {compute_capability}"
 
 
 def notes_of(name: str, compute_capability: str) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cudabench.cards import KINDS, Ceiling
+from cudabench.cards import Ceiling
+from cudabench.ceilings import benchmark as benchmarks
 from cudabench.ceilings import chapter, code
-from cudabench.ceilings.chapter import Extent, Microbenchmark
-from cudabench.ceilings.gpu import lacking
+from cudabench.ceilings.benchmark import Extent, Microbenchmark, bytes_of
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.occupancy import capability
@@ -33,13 +33,12 @@ class SimulatedCeilings:
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling without a value: ok, and what was verified; or what is wrong."""
-        kind = KINDS[name]
-        blank = Ceiling(name, kind.group, None, kind.unit)
+        blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
             return replace(blank, status="skipped", reason=NO_KERNEL)
-        if benchmark.lacks(capability(self.device.architecture)):
-            return replace(blank, status="skipped", reason=lacking(benchmark, self.device.info.compute_capability))
+        if lack := benchmark.lack(self.device.info.compute_capability):
+            return replace(blank, status="skipped", reason=lack)
         try:
             return self._verified(benchmark, blank)
         except UnsupportedFeature as error:
@@ -48,7 +47,7 @@ class SimulatedCeilings:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
 
     def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        scale = chapter.in_simulator(self.device.architecture)
+        scale = benchmarks.in_simulator(self.device.architecture)
         one = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
         each = scale.empty_blocks if benchmark.blocks == "empty" else 1
@@ -88,15 +87,14 @@ class SimulatedCeilings:
 
 def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
     """Return arrays at rising addresses; those of which only the bytes are known are poison."""
-    sizes = {name: one if isinstance(one, int) else one.nbytes for name, one in contents.items()}
-    memory = np.full(sum(-(-size // APART) * APART + APART for size in sizes.values()), POISON, np.uint8)
-    found, at = {}, 0
-    for name, content in contents.items():
-        found[name] = memory[at : at + sizes[name]]
+    rooms = [-(-bytes_of(one) // APART) * APART + APART for one in contents.values()]
+    memory = np.full(sum(rooms), POISON, np.uint8)
+    found: dict[str, np.ndarray] = {}
+    for (name, content), end in zip(contents.items(), np.cumsum(rooms), strict=True):
+        found[name] = memory[end - rooms[len(found)] :][: bytes_of(content)]
         if not isinstance(content, int):
             found[name] = found[name].view(content.dtype)
             found[name][:] = content
-        at += -(-sizes[name] // APART) * APART + APART
     return found
 
 
@@ -108,7 +106,7 @@ def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
         kernel=benchmark.name,
         id=None,
         function=last.function,
-        source=chapter.source(),
+        source=benchmarks.source(),
         problem=Problem({}, "uint32"),
         block=last.block,
         grid=last.grid,

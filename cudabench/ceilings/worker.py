@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cudabench.ceilings.gpu import Ceilings, HostDevice
-from cudabench.ceilings.run import Job
-from cudabench.measure.session import Finished, Started
-from cudabench.measure.worker import Send, printed_bytes, serve
+from cudabench.measure.session import Finished
+from cudabench.measure.worker import Told, finished, serve
+from cudabench.records.planned import Settings
 
 
-def measure(job: Job, device: HostDevice, emit: Callable[[Any], None], **how: Any) -> None:
-    """Send each ceiling of a job as it is known; the last one where a fault spoilt the device's context."""
-    send = Send(emit)
-    send(Started(device.info))
-    ceilings = Ceilings(device, job.settings, **how)
-    for name in job.cases:
-        ceilings.progress = send.progress(name)
+def measuring(device: HostDevice, tell: Told, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
+    """Return what measures a ceiling that is ordered by its name."""
+    ceilings: Ceilings | None = None
+
+    def carry_out(order: tuple[str, Settings]) -> Finished:
+        nonlocal ceilings
+        name, settings = order
+        ceilings = ceilings or Ceilings(device, settings, **how)
+        ceilings.progress = partial(tell, name)
         found = ceilings.measure(name)
-        context_lost = found.status == "failed" and not device.alive()
-        send(Finished(found, context_lost=context_lost, printed=printed_bytes()))
-        if context_lost:
-            return
+        return finished(device, found, found.status == "failed")
 
-
-def _run(job: Job, emit: Callable[[Any], None], _: Callable[[], Any]) -> None:
-    from cudabench.devices.cuda import CudaDevice
-
-    with CudaDevice(job.index) as device:
-        measure(job, device, emit)
+    return carry_out
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]), _run)
+    serve(sys.argv[1:], measuring)

@@ -303,9 +303,7 @@ def _measured(
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
     def work() -> None:
-        from cudabench.measure.ab import measure
-
-        old, new = measure(run, always=given["always"])
+        old, new = run.pair(given["always"])
         run.file.ab.append(ab.verdict(old, new, labels, given["threshold"], given["noise"]))
         run.write()
 

@@ -69,10 +69,11 @@ class BufferSet:
     copy_bytes: int
 
     @property
-    def withheld(self) -> list[str]:
-        """The arrays that a kernel is not given: what others are restored from, what the copy reads and writes. They
-        stay as they are, once the copy has run."""
-        return [name for name in self.addresses if name.endswith(_BEFORE) or name in _ENDS.values()]
+    def unwritten(self) -> list[str]:
+        """The arrays that a kernel must leave as they are: inputs, and those that it is not given, which others are
+        restored from, or the copy reads and writes. They stay as they are, once the copy has run."""
+        withheld = [name for name in self.addresses if name.endswith(_BEFORE) or name in _ENDS.values()]
+        return [*(buffer.name for buffer in self.buffers if buffer.role == "in"), *withheld]
 
     @property
     def written(self) -> list[str]:
@@ -124,25 +125,24 @@ class BufferSet:
     def stray(self) -> Stray | None:
         """Return the first write outside an array, or None."""
         for pointer, nbytes, buffer in self._zones():
-            whole = np.full(nbytes, GUARD, np.uint8)
             zone = np.empty(nbytes, np.uint8)
             self.device.download(pointer, zone)
-            changed = np.flatnonzero(zone != whole)
+            changed = np.flatnonzero(zone != GUARD)
             if changed.size:
-                offset = pointer + int(changed[0]) - self.addresses[buffer.name]
-                if pointer < self.addresses[buffer.name]:  # of those before, the nearest says most
-                    offset = pointer + int(changed[-1]) - self.addresses[buffer.name]
-                return Stray(buffer.name, offset, int(changed.size), buffer.nbytes)
+                start = self.addresses[buffer.name]
+                nearest = int(changed[-1 if pointer < start else 0])  # which says most
+                return Stray(buffer.name, pointer + nearest - start, int(changed.size), buffer.nbytes)
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:
         """Return address, size and array of every guard zone."""
         found = []
         for buffer in self.buffers:
-            start, nbytes = self.addresses[buffer.name], guard_bytes(buffer.nbytes)
-            end = start + buffer.nbytes + _extra(buffer)
-            page_end = start - nbytes + _whole_pages(self.device, end + nbytes - (start - nbytes))
-            found += [(start - nbytes, nbytes, buffer), (end, page_end - end, buffer)]
+            nbytes, own = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
+            start = self.addresses[buffer.name] - nbytes
+            end = start + nbytes + own
+            rest = _whole_pages(self.device, own + 2 * nbytes) - nbytes - own
+            found += [(start, nbytes, buffer), (end, rest, buffer)]
         return found
 
     def copy(self) -> Work | None:

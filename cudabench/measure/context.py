@@ -1,30 +1,21 @@
-"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, and what is said of an output."""
+"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, what becomes of an error."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
+from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
 from cudabench.occupancy import capability
-from cudabench.records.launch import POISON, WARP
-from cudabench.records.planned import Baseline, Buffer, Case, Operation, Problem, Settings, Tolerance
-from cudabench.records.results import (
-    CpuTime,
-    DeviceInfo,
-    Hazard,
-    MachineCode,
-    Result,
-    StateVariable,
-    Verification,
-    Warning,
-)
-from cudabench.results.warnings import warning
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Baseline, Case, Operation, Problem, Settings
+from cudabench.records.results import CpuTime, DeviceInfo, Result, Verification
 
 Arrays = dict[str, np.ndarray]
 Progress = Callable[[str, float], None]
@@ -34,20 +25,24 @@ BASELINE_S = 0.4
 
 @dataclass
 class InputSet:
-    """The inputs of one seed and the right outputs for them, in host memory, made when first needed."""
+    """Inputs of one seed and the right outputs for them, in host memory, made when first needed.
+
+    `turned` names the arrays that begin later than those of `base`; see `buffers`.
+    """
 
     operation: Operation
     problem: Problem
-    _inputs: Arrays | None = field(default=None, init=False)
+    base: InputSet | None = None
+    turned: frozenset[str] = frozenset()
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
     _poisons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
-    @property
+    @cached_property
     def arrays(self) -> Arrays:
-        """The seeded inputs."""
-        if self._inputs is None:
-            self._inputs = self.operation.inputs(self.problem)
-        return self._inputs
+        """The seeded inputs, as a kernel reads them."""
+        if self.base is None:
+            return self.operation.inputs(self.problem)
+        return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
 
     def expected(self, name: str) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case."""
@@ -62,26 +57,15 @@ class InputSet:
             self._poisons[name] = poison_bytes(self.expected(name))
         return self._poisons[name]
 
+    def compare(self, expects: str, got: Arrays, when: str) -> Verification | None:
+        """Return how outputs compare with what is expected; None where nothing is."""
+        expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
+        return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
+
     def differing(self, other: InputSet) -> frozenset[str]:
         """Return the inputs that another set has other bytes of: those that a seed decides."""
         mine, others = self.arrays, other.arrays
         return frozenset(name for name in mine if not np.array_equal(_bytes(mine[name]), _bytes(others[name])))
-
-
-@dataclass
-class TurnedInputs(InputSet):
-    """Another set of inputs, of which some arrays begin later; see `buffers`."""
-
-    base: InputSet = field(kw_only=True)
-    names: frozenset[str] = field(kw_only=True)
-
-    @property
-    def arrays(self) -> Arrays:
-        """The inputs as a kernel reads them there."""
-        if self._inputs is None:
-            given = self.base.arrays
-            self._inputs = {name: turned(array) if name in self.names else array for name, array in given.items()}
-        return self._inputs
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
@@ -99,27 +83,19 @@ class RunContext:
     cpu: CpuTime | None = field(default=None, kw_only=True)
     second_seed: int | None = field(default=None, kw_only=True)
     until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
-    _sets: tuple[InputSet, ...] = field(default=(), init=False)
-    _drawn: frozenset[str] | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def input_sets(self) -> tuple[InputSet, InputSet]:
         """The inputs of --seed, and others: of `second_seed`, or of the seed that follows."""
-        if not self._sets:
-            seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
-            problems = (self.problem, replace(self.problem, seed=seed))
-            self._sets = tuple(InputSet(self.operation, problem) for problem in problems)
-        first, second = self._sets
-        return first, second
+        seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
+        return InputSet(self.operation, self.problem), InputSet(self.operation, replace(self.problem, seed=seed))
 
-    @property
+    @cached_property
     def drawn(self) -> frozenset[str]:
         """The inputs that the seed decides, by name."""
-        if self._drawn is None:
-            self.progress("making inputs", 0)
-            first, second = self.input_sets
-            self._drawn = first.differing(second)
-        return self._drawn
+        self.progress("making inputs", 0)
+        first, second = self.input_sets
+        return first.differing(second)
 
     @property
     def fixed(self) -> bool:
@@ -137,10 +113,49 @@ class RunContext:
         self.progress("computing the reference", 0)
         return self.input_sets[0].expected(name)
 
-    def output_type(self) -> str:
-        """Return the type of the outputs, or '' where they have several."""
-        types = {b.dtype for b in self.operation.buffers(self.problem) if b.role in ("out", "inout")}
-        return next(iter(types)) if len(types) == 1 else ""
+    def figures(self, outputs: Arrays) -> dict[str, float]:
+        """Keep a right output where the options say so, and return the figures about it."""
+        if self.operation.save:
+            self.operation.save(self.problem, outputs)
+        return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
+
+    def answer(
+        self,
+        case: Case,
+        info: DeviceInfo,
+        device: str,
+        work: Callable[[Result], Result],
+        skips: Callable[[CudabenchError], bool],
+        *,
+        alone: bool = True,
+    ) -> Result:
+        """Return the result of one case, which `work` makes of a blank one; errors of the compiler, the launch and the
+        kernel become a failed result, or a skipped one where `skips` says so.
+
+        A kernel for another generation of GPUs is skipped in a ladder; UnsupportedFeature where it was named. `alone`:
+        no other card runs it.
+        """
+        blank = describe(case, device)
+        if reason := case.skip_reason or other_architecture(case, info, alone=alone):
+            return replace(blank, status="skipped", reason=reason)
+        blank = self.ready(blank)
+        self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
+        try:
+            return work(blank)
+        except UnsupportedFeature as error:
+            if case.named and alone:
+                raise
+            return replace(blank, status="skipped", reason=str(error))
+        except CudabenchError as error:
+            if skips(error):
+                return replace(blank, status="skipped", reason=str(error))
+            if isinstance(error, UsageError) and case.named:
+                raise
+            return replace(blank, status="failed", reason=str(error))
+
+    def ready(self, blank: Result) -> Result:
+        """Take what all kernels need and return a blank result; what is raised here ends the run."""
+        return blank
 
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
@@ -227,142 +242,9 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
     must not look right under both, and under the first not if that can be."""
 
     def hits(byte: int) -> int:
-        return sum(int(np.count_nonzero(a == _of_bytes(byte, a.dtype))) for a in expected.values())
+        return sum(
+            int(np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0])) for a in expected.values()
+        )
 
     first, second, *_ = sorted(POISONS, key=hits)
     return first, second
-
-
-def _of_bytes(byte: int, dtype: np.dtype[Any]) -> Any:
-    return np.frombuffer(bytes([byte]) * dtype.itemsize, dtype)[0]
-
-
-def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Keep a right output where the options say so, and return the figures about it."""
-    if operation.save:
-        operation.save(problem, outputs)
-    return operation.figures(problem, inputs, outputs) if operation.figures else {}
-
-
-LOOKS = {
-    "before": "before timing",
-    "timed": "of a timed sample",
-    "after": "after timing",
-    "again": "of a second launch",
-    "simulated": "simulated",
-}
-
-
-def wrong_reason(verification: Verification) -> str:
-    """Return one sentence about what is wrong with an output."""
-    first = verification.first
-    if first is None:
-        return "the output is right"
-    index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
-    bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
-    return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}{index}: "
-        f"got {first.got:g}, expected {first.expected:g}{bound}"
-    )
-
-
-def kept_sentence(state: Sequence[StateVariable]) -> str:
-    """Return why a second launch can be wrong: what the first left, with the lines of the source."""
-    return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
-
-
-NARROWER = {
-    "float64": ("float32", "tf32", "bfloat16", "float16", "float8", "int8"),
-    "float32": ("tf32", "bfloat16", "float16", "float8", "int8"),
-}
-
-
-def arithmetic_warnings(
-    code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
-) -> list[Warning]:
-    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately.
-
-    Products of bytes are none where arrays are `stored` as bytes.
-    """
-    used = code.arithmetic if code and code.arithmetic else ()
-    bytes_given = bool({"int8", "uint8"} & set(stored))
-    narrow = [name for name in used if name in (*NARROWER.get(dtype, ()), "approximate")]
-    narrow = [name for name in narrow if name != "int8" or not bytes_given]
-    if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
-        return []
-    return [
-        warning(
-            "arithmetic",
-            formats=", ".join(narrow),
-            dtype=dtype,
-            ulp=verification.largest_error_ulp,
-            rtol=verification.rtol,
-        )
-    ]
-
-
-def tolerance_warnings(expected: Arrays, tolerance: Tolerance) -> list[Warning]:
-    """Return what is to be said of a tolerance that accepts zeros for something else."""
-    notes = []
-    for name, array in expected.items():
-        own = tolerance.of(name)
-        largest = verify.zeros_pass(array, own)
-        if largest is not None:
-            notes.append(warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol))
-    return notes
-
-
-def state_warnings(state: Sequence[StateVariable]) -> list[Warning]:
-    """Return what is to be said of a kernel that keeps something between launches."""
-    return [warning("state", variables=_variables(state))] if state else []
-
-
-def _variables(state: Sequence[StateVariable]) -> str:
-    """Return variables in words: 'count' (line 3), 'table'."""
-    return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state)
-
-
-def launch_warnings(case: Case) -> list[Warning]:
-    """Return what the launch itself gives away."""
-    unset = [
-        warning("constant", kernel=case.kernel, name=name, value=value or "...")
-        for name, _, value in (one.partition("=") for one in case.unset_constants)
-    ]
-    threads = case.threads
-    if threads % WARP == 0:
-        return unset
-    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
-    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
-
-
-def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
-    """Return how outputs compare with what is expected; None where nothing is."""
-    return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
-
-
-def unverified_warnings(
-    verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
-) -> list[Warning]:
-    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
-    if verification is not None:
-        names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
-        if not names:
-            return []
-        verb = "is" if len(names) == 1 else "are"
-        return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])]
-    return [warning("unverified")]
-
-
-def extent_warnings(
-    verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
-) -> list[Warning]:
-    """Return what is to be said of an array that a kernel went beyond, where nothing holds its output."""
-    if verification is not None:
-        return []
-    beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
-    ends = {side: [one.name for one in buffers if f"{side} of '{one.name}'" in " ".join(beyond)] for side in _SIDES}
-    names = [name for name in ends["past the end"] if name not in ends["before the start"]]  # no size is enough then
-    return [warning("extent", name=names[0])] if names else []
-
-
-_SIDES = ("past the end", "before the start")

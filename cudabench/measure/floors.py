@@ -47,19 +47,25 @@ def impossible(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
     """Return one sentence where a time is shorter than the card allows, or None."""
-    by_bytes = bytes_floor(nbytes, info) if nbytes else None
-    if nbytes and by_bytes is not None and median_s < by_bytes:
-        return (
-            f"{median_s * 1e6:.4g} us is impossible: {nbytes} bytes take at least {by_bytes * 1e6:.4g} us at the "
-            f"{info.peak_gbps:.0f} GB/s of {info.name}, what its L2 cache holds left out; either the kernel does not "
-            "do the work, or fewer bytes move than --bytes says"
-        )
     names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
-    by_flops = flops_floor(flops, names, info) if flops else None
-    if flops and by_flops is not None and median_s < by_flops:
-        return (
-            f"{median_s * 1e6:.4g} us is impossible: {flops} operations in {' and '.join(names)} take at least "
-            f"{by_flops * 1e6:.4g} us on {info.name}; either the kernel does not do the work, or it needs fewer "
-            "operations than --flops says"
-        )
+    floors = (
+        (
+            bytes_floor(nbytes, info) if nbytes else None,
+            f"{nbytes} bytes take at least",
+            f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out",
+            "fewer bytes move than --bytes says",
+        ),
+        (
+            flops_floor(flops, names, info) if flops else None,
+            f"{flops} operations in {' and '.join(names)} take at least",
+            f"on {info.name}",
+            "it needs fewer operations than --flops says",
+        ),
+    )
+    for least_s, work, place, other in floors:
+        if least_s is not None and median_s < least_s:
+            return (
+                f"{median_s * 1e6:.4g} us is impossible: {work} {least_s * 1e6:.4g} us {place}; either the kernel does "
+                f"not do the work, or {other}"
+            )
     return None

@@ -13,7 +13,8 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cudabench.devices import Choice
@@ -77,10 +78,6 @@ class Record:
     failed: dict[str, Any] | None = None
     command: str | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Return the record as the results file holds it."""
-        return {"cases": self.cases, "undecided": self.undecided, "failed": self.failed, "command": self.command}
-
 
 class Fuzz:
     """Cases of one kernel of the user's own, on one device.
@@ -101,13 +98,12 @@ class Fuzz:
                 "--fuzz has nothing to compare other inputs with: add --expect 'NAME=EXPRESSION'; a file holds the "
                 "answer to one input only."
             )
-        self.problem_numbers = dict(self.problem.numbers)
         if not self._meets_where(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
         self.drawn = self._drawn()
         self.named = self._named()
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
-        self.lane = session.Lane(device, self.settings)
+        self.session = session.Session(device, self.settings)
 
     # What is varied ---------------------------------------------------------------------------------------------------
 
@@ -170,26 +166,21 @@ class Fuzz:
         """Tell whether a problem of these sizes is one that is meant."""
         key = tuple(sizes.items())
         if key not in self._allowed:
-            self._allowed[key] = self._meant(sizes)
+            request = self._with(sizes, "random")
+            self._allowed[key] = False
+            with suppress(CudabenchError):  # a shape that is none, a grid that leaves a rest
+                problem = plan.problem(request)
+                self._allowed[key] = (
+                    self._meets_where(problem)
+                    and sum(math.prod(one.shape) for one in problem.arrays) <= MAX_ELEMENTS
+                    and whole_launch(request, problem)
+                    and bool(plan.build([request]).cases)
+                )
         return self._allowed[key]
 
-    def _meant(self, sizes: Mapping[str, int]) -> bool:
-        request = self._with(sizes, "random")
-        try:
-            problem = plan.problem(request)
-            return (
-                self._meets_where(problem)
-                and sum(math.prod(one.shape) for one in problem.arrays) <= MAX_ELEMENTS
-                and whole_launch(request, problem)
-                and bool(plan.build([request]).cases)
-            )
-        except CudabenchError:  # a shape that is none, a grid that leaves a rest
-            return False
-
     def _meets_where(self, problem: UserProblem) -> bool:
-        if not self.where:
-            return True
-        return bool(expressions.parse(self.where, "--where", problem.numbers).evaluate(problem.numbers))
+        numbers = problem.numbers
+        return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
         """Yield sizes without end: the largest prime that fits, then others in turn; {} where none may change."""
@@ -209,11 +200,8 @@ class Fuzz:
             elif self.allowed({}):
                 yield {}
             else:  # the problem itself is larger than a case may be
-                yield next((one for one in self._small() if self.allowed(one)), {})
-
-    def _small(self) -> Iterator[dict[str, int]]:
-        for size in reversed(SIZES):
-            yield {name: min(size, base) for name, base in self.named.items()}
+                small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
+                yield next(filter(self.allowed, small), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
         """Return the sizes of one number, ascending, that are possible where the others stay or are small."""
@@ -228,14 +216,16 @@ class Fuzz:
 
     def run(self, listener: Listener) -> Record:
         """Run the cases, make the first that fails smaller, and say what came of it."""
-        with self.lane:
-            return self._run(listener)
-
-    def _run(self, listener: Listener) -> Record:
         record = Record()
+        with self.session:
+            self._run(record, listener)
+        return record
+
+    def _run(self, record: Record, listener: Listener) -> None:
         rows = self.sizes()
         seen: set[str] = set()
-        named = {name for one in self.problem.expectations if one.path is None for name in _functions(one.text)}
+        texts = [one.text for one in self.problem.expectations if one.path is None]
+        named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
         kinds = {one.dtype for one in self.problem.arrays if one.name in self.drawn}
         classes = [name for name in CLASSES if _matters(name, kinds, named)]
         for at in range(self.count):
@@ -249,7 +239,9 @@ class Fuzz:
                 trial, reason = self._decided(self.trial(kind, dict(extents), seed))
                 if reason is None:
                     break
-                self._undecided(record, trial, reason, seen)
+                if kind not in seen:  # a class that decides nothing is said once
+                    seen.add(kind)
+                    record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
             else:
                 continue
             record.cases += 1
@@ -264,13 +256,6 @@ class Fuzz:
                 }
                 record.command = command(trial.request, self.device)
                 break
-        return record
-
-    @staticmethod
-    def _undecided(record: Record, trial: Trial, reason: str, seen: set[str]) -> None:
-        if trial.values not in seen:  # a class that decides nothing is said once
-            seen.add(trial.values)
-            record.undecided.append({"values": trial.values, "sizes": dict(trial.sizes), "reason": reason})
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
         """Return a case with the tolerance that rounding needs, and why it decides nothing, if so."""
@@ -283,9 +268,11 @@ class Fuzz:
         """Return what is wrong with a case; None where it is right."""
         try:
             series = plan.build([trial.request])
-            result = self.lane.result(series.make, series.cases[0])
+            result = self.session.result(series.make, series.cases[0])
         except UsageError:  # values that the command line refuses: no case
             return None
+        if any(said.code == "malloc" for said in result.warnings):  # something may be left on the device's heap
+            self.session.end()
         return result if result.status in ("wrong", "failed") else None
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
@@ -323,10 +310,6 @@ class Fuzz:
 
 def _differing(sizes: Mapping[str, int], named: Mapping[str, int]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size != named[name]}
-
-
-def _functions(text: str) -> set[str]:
-    return set(re.findall(r"\bnp\.(\w+)", text))
 
 
 def _matters(values: str, kinds: set[str], functions: set[str]) -> bool:
@@ -388,15 +371,10 @@ def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
-        exact = expressions.parse(text.replace("//", "/"), option, problem.numbers)
-        for value in _flat(exact.evaluate(problem.numbers)):
-            if float(value) != math.floor(value):
-                return False
+        found = expressions.parse(text.replace("//", "/"), option, problem.numbers).evaluate(problem.numbers)
+        if any(float(value) != math.floor(value) for value in (found if isinstance(found, tuple) else (found,))):
+            return False
     return True
-
-
-def _flat(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 # A line --------------------------------------------------------------------------------------------------------------
@@ -429,7 +407,7 @@ def fuzz_all(
             if result.status != "ok" or request is None:
                 continue
             record = Fuzz(request, device, settings, count, where).run(listener)
-            new = replace(result, fuzz=record.plain())
+            new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(
                     unmeasured(new), status="wrong", reason=f"with {_told(record.failed)}: {record.failed['reason']}"
@@ -474,13 +452,7 @@ def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> li
     cases = [case for one in series for case in one.cases]
     found = []
     for case in cases:
-        own = next(
-            (
-                one
-                for one in requests
-                if one.file == case.source.name and (not one.kernels or case.kernel in one.kernels)
-            ),
-            next(one for one in requests if one.file == case.source.name),
-        )
+        of_file = [one for one in requests if one.file == case.source.name]
+        own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
         found.append(replace(own, kernels=(case.kernel,)))
     return found

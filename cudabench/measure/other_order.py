@@ -63,46 +63,34 @@ def look(
     the first run. arrays: of what that left, what others are held against. wrong: what of the arrays that a run leaves
     is known to be wrong.
     """
+
+    def undecided(another: str | None, reason: str) -> Look:
+        note = warning("undecided", kernel=kernel, order=words(schedule), reason=reason, option=another or RANDOM)
+        return Look(warnings=(note,))
+
     tried = others(schedule, waits)
     if took > LONG_S:
-        return _undecided(kernel, schedule, tried[0], f"that took {took:.1f} s")
-    found = (_look(kernel, launch, schedule, another, arrays, wrong) for another in tried)
-    return next((one for one in found if one != Look()), Look())
-
-
-def _look(
-    kernel: str,
-    launch: Callable[[str | None, float], tuple[sim.Run, Arrays]],
-    schedule: str | None,
-    another: str | None,
-    arrays: Arrays,
-    wrong: Callable[[Arrays], str | None],
-) -> Look:
-    """Launch in one other order and return what that tells."""
-    began = time.monotonic()
-    try:
-        run, found = launch(another, MOST_S)
-    except BudgetExceeded as stopped:
-        if not stopped.hazards:
-            reason = f"{words(another)} they had not ended after {time.monotonic() - began:.1f} s"
-            return _undecided(kernel, schedule, another, reason)
-        return Look(_told(stopped.hazards, another))
-    except CudabenchError as error:
-        return Look(faults=(f"with the blocks {words(another)}: {error}",))
-    if run.report.hazards:
-        return Look(_told(run.report.hazards, another))
-    if said := wrong(found):
-        return Look(faults=(f"with the blocks {words(another)}: {said}",))
-    for name, array in arrays.items():
-        place = first_difference(array, found[name])
-        if place is not None:
-            return Look(warnings=(_differs(name, place, array, found[name], schedule, another),))
+        return undecided(tried[0], f"that took {took:.1f} s")
+    for another in tried:
+        began = time.monotonic()
+        in_order = words(another)
+        try:
+            run, found = launch(another, MOST_S)
+        except BudgetExceeded as stopped:
+            if stopped.hazards:
+                return Look(_told(stopped.hazards, another))
+            return undecided(another, f"{in_order} they had not ended after {time.monotonic() - began:.1f} s")
+        except CudabenchError as error:
+            return Look(faults=(f"with the blocks {in_order}: {error}",))
+        if run.report.hazards:
+            return Look(_told(run.report.hazards, another))
+        if said := wrong(found):
+            return Look(faults=(f"with the blocks {in_order}: {said}",))
+        for name, array in arrays.items():
+            place = first_difference(array, found[name])
+            if place is not None:
+                return Look(warnings=(_differs(name, place, array, found[name], schedule, another),))
     return Look()
-
-
-def _undecided(kernel: str, schedule: str | None, another: str | None, reason: str) -> Look:
-    option = another or RANDOM
-    return Look(warnings=(warning("undecided", kernel=kernel, order=words(schedule), reason=reason, option=option),))
 
 
 def _told(hazards: Sequence[Hazard], another: str | None) -> tuple[Hazard, ...]:

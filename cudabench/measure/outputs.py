@@ -7,17 +7,31 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from cudabench.devices.protocol import Work
-from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet
+from cudabench.measure.conclusion import wrong_reason
 from cudabench.measure.context import Arrays, InputSet
 from cudabench.records.launch import POISON
-from cudabench.records.planned import Operation
-from cudabench.records.results import Verification
+from cudabench.records.results import Hazard, Verification
 
+ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
 ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
+
+
+class WrongOutput(Exception):
+    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
+
+    def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.verification, self.hazards = reason, verification, hazards
+
+    @classmethod
+    def of(cls, verification: Verification, when: str = "", **known: Any) -> WrongOutput:
+        """Return what is raised for wrong outputs; `known` is added to how they compare."""
+        return cls(f"{when}{wrong_reason(verification)}", replace(verification, **known))
 
 
 @dataclass(frozen=True)
@@ -57,11 +71,10 @@ class OutputCheck:
     equal digests tell. One whose sums depend on the order of its threads has several right outputs.
     """
 
-    operation: Operation
     expects: str
     saves: Sequence[str] = ()
     samples: int = 0
-    _known: dict[tuple[int, tuple[int, ...]], None] = field(default_factory=dict)
+    _known: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
     _full_s: float = 0.0
     _start: float = field(default_factory=time.monotonic)
 
@@ -71,12 +84,9 @@ class OutputCheck:
         wanted = {*expected, *self.saves}
         digest = self._digest(site, expected)
         got = site.buffers.download(b for b in site.buffers.buffers if b.name in wanted)
-        if not expected:
-            return None, got
-        tolerance = self.operation.tolerated(self.expects, site.inputs.problem)
-        verification = verify.compare_all(expected, got, tolerance, checked=when)
-        if not verification.mismatches:
-            self._known[digest] = None
+        verification = site.inputs.compare(self.expects, got, when)
+        if verification and not verification.mismatches:
+            self._known.add(digest)
         return verification, got
 
     def by_digest(self, site: Site, when: str) -> Verification | None:

@@ -23,7 +23,6 @@ from cudabench.userkernel.expected import Expectation
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
 from cudabench.userkernel.problem import UserProblem
-from cudabench.userkernel.values import Array
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52
@@ -57,11 +56,8 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         for at, one in enumerate(problem.arrays)
         if one.init != "empty"
     }
-    needed: list[float | None] = []
     try:
-        for one in problem.expectations:
-            if one.path is None:
-                needed.append(_Judge.of(problem, one).judged(inputs))
+        needed = [_Judge(problem, one).judged(inputs) for one in problem.expectations if one.path is None]
     except _Undecided as reason:
         return Judgement(str(reason))
     except CudabenchError as error:  # the expectation has no value here
@@ -73,21 +69,14 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
     return Judgement(atol=atol)
 
 
-@dataclass(frozen=True)
 class _Judge:
     """An expectation, its expression, and the array that it is compared with."""
 
-    problem: UserProblem
-    one: Expectation
-    expression: Expression
-    array: Array
-
-    @classmethod
-    def of(cls, problem: UserProblem, one: Expectation) -> _Judge:
-        array = problem.array(one.name)
-        if one.function and array.dtype == "bfloat16":  # the function's values are not bits
-            array = replace(array, dtype="float32")
-        return cls(problem, one, problem.parsed(one), array)
+    def __init__(self, problem: UserProblem, one: Expectation) -> None:
+        self.problem, self.one = problem, one
+        self.expression, self.array = problem.parsed(one), problem.array(one.name)
+        if one.function and self.array.dtype == "bfloat16":  # the function's values are not bits
+            self.array = replace(self.array, dtype="float32")
 
     def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
         """Return the absolute tolerance that the expectation needs; None for the usual one."""
@@ -111,8 +100,10 @@ class _Judge:
         zeros = any((value == 0).any() for value in unsigned.values())
         if zeros and not np.array_equal(self.value(unsigned, strict=whole), exact):
             raise _Undecided("the expectation hangs on the sign of a zero")
-        narrow = {name: _narrow(value) for name, value in read.items()}
-        near = self.value(narrow, strict=whole)
+        near = self.value(
+            {name: one.astype(np.float32) if one.dtype.name == "float16" else one for name, one in read.items()},
+            strict=whole,
+        )
         if array.dtype not in TOLERANCES:
             if not np.array_equal(near, exact):
                 raise _Undecided("the expectation in float32 gives other whole numbers than in float64")
@@ -187,27 +178,18 @@ class _Judge:
         held = {name: each.dtype for each in problem.arrays for name in (problem.before(each.name), each.name)}
         rng = np.random.default_rng(0)
         for _ in range(ROUNDS):
-            changed = {}
+            changed = dict(wide)
             for name, value in wide.items():
-                if value.dtype.kind not in "fc":
-                    changed[name] = value
-                    continue
-                share = max(EPSILON.get(held[name], EPSILON_64), own) * max(2.0, math.sqrt(terms))
-                with np.errstate(all="ignore"):
-                    changed[name] = np.where(
-                        np.isfinite(value), value * (1 + share * rng.choice((-1.0, 1.0), value.shape)), value
-                    )
+                if value.dtype.kind in "fc":
+                    share = max(EPSILON.get(held[name], EPSILON_64), own) * max(2.0, math.sqrt(terms))
+                    with np.errstate(all="ignore"):
+                        other = value * (1 + share * rng.choice((-1.0, 1.0), value.shape))
+                        changed[name] = np.where(np.isfinite(value), other, value)
             value = np.asarray(self.expression.evaluate({**problem.numbers, **changed}, limit=host_memory()))
-            if value.shape != exact.shape:
-                value = np.broadcast_to(value, exact.shape)
             with np.errstate(all="ignore"):
-                moved = np.abs(value - exact)
+                moved = np.abs(np.broadcast_to(value, exact.shape) - exact)
             spread = np.maximum(spread, np.where(np.isfinite(moved), moved, 0.0))
         return spread
-
-
-def _narrow(value: np.ndarray) -> np.ndarray:
-    return value.astype(np.float32) if value.dtype.name == "float16" else value
 
 
 def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.ndarray) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from pathlib import Path
@@ -55,11 +55,15 @@ def finish(record: dict[str, Any], uuid: str | None) -> None:
             record[key]["after"] = state[key]
 
 
-def digest(source: Source) -> str:
-    """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
+def _path(source: Source) -> Path:
     from cudabench.plan import chapters
 
-    path = chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
+    return chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
+
+
+def digest(source: Source) -> str:
+    """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
+    path = _path(source)
     try:
         check_regular(path)  # a pipe is read only once
         content = path.read_bytes()
@@ -75,9 +79,7 @@ def git(source: Source) -> dict[str, Any] | None:
     None without a repository, for a built-in source that the repository does not hold (a package installed inside
     somebody's tree), and where git does not answer. A source that is called REVISION:PATH is committed.
     """
-    from cudabench.plan import chapters
-
-    path = chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
+    path = _path(source)
     _, colon, inside = source.name.partition(":")
     committed = bool(colon) and not path.is_file()
     if committed:
@@ -85,10 +87,8 @@ def git(source: Source) -> dict[str, Any] | None:
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None
-    ask = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false"]
-    tree = _start([*ask, "status", "--porcelain=v2", "--branch", "--untracked-files=no"])
-    own = _start([*ask, "ls-files", "--", name])
-    said, tracked = _answer(tree), _answer(own)
+    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    tracked = None if said is None else _git(folder, "ls-files", "--", name)
     if said is None or tracked is None:
         return None
     commit = next((line.split()[2] for line in said.splitlines() if line.startswith("# branch.oid ")), None)
@@ -99,27 +99,17 @@ def git(source: Source) -> dict[str, Any] | None:
     return {"commit": commit, "dirty": changed or not held}
 
 
-def _start(words: Sequence[str]) -> subprocess.Popen[str] | None:
+def _git(folder: Path, *words: str) -> str | None:
+    """Return what git says of a folder; None where it is not here, fails, or takes too long."""
+    command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
-        return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-    except OSError:  # no git here
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            timeout=GIT_TIMEOUT_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-
-
-def _answer(process: subprocess.Popen[str] | None) -> str | None:
-    if process is None:
-        return None
-    with process:
-        try:
-            text, _ = process.communicate(timeout=GIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return None
-        except UnicodeDecodeError:
-            return None
-    return text if process.returncode == 0 else None
+    return ran.stdout if ran.returncode == 0 else None
 
 
 # The card ------------------------------------------------------------------------------------------------------------

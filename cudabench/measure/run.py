@@ -5,16 +5,14 @@ Nothing here prints: a `Listener` is told what is being done, and whoever starte
 
 from __future__ import annotations
 
-import sys
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,12 +22,12 @@ from cudabench.errors import OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
-from cudabench.measure.budget import Budget
 from cudabench.measure.context import describe
+from cudabench.measure.session import Budget, Session
 from cudabench.plan.series import Series
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Case, Operation, Settings
-from cudabench.records.results import CpuTime, Result, Watch
+from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds
 
@@ -61,7 +59,43 @@ class Outcome:
     cpu: CpuTime | None = None
 
 
-class Run:
+class Kept:
+    """A results file that is written to `path`, where there is one, as a run goes on and tells its listener."""
+
+    def __init__(self, file: ResultsFile, path: Path | None, listener: Listener | None) -> None:
+        self.file, self.path, self.listener = file, path, listener or Listener()
+        self._uuid: str | None = None
+
+    def write(self) -> None:
+        """Write the file, where there is to be one."""
+        if self.path:
+            self.file.write(self.path)
+
+    def finish(self) -> None:
+        """Note in what state the card is now."""
+        origin.finish(self.file.provenance, self._uuid)
+
+    def started(self, device: DeviceInfo) -> None:
+        """Note a device; of the first that is timed, in what state it is."""
+        if device in self.file.devices:
+            return
+        if self.file.provenance and not self.file.devices and device.timed:
+            self._uuid = device.uuid
+            origin.begin(self.file.provenance, self._uuid)
+        self.file.devices.append(device)
+
+    @contextmanager
+    def told(self, kernels: int) -> Generator[None, None, None]:
+        """Tell the listener that so many kernels will run, and when none does any more."""
+        self._done = 0  # kernels of the pass that runs now
+        self.listener.begin(kernels)
+        try:
+            yield
+        finally:
+            self.listener.end()
+
+
+class Run(Kept):
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
@@ -91,16 +125,12 @@ class Run:
                 f"--schedule {settings.schedule} is for the simulator, since a GPU orders its blocks by itself: add "
                 "--device sim."
             )
-        self.devices, self.path, self.trace, self.record = devices, path, trace, record
+        self.devices, self.trace, self.record = devices, trace, record
         self.cards, self.counted = tuple(cards), counted or record
-        self.listener = listener or Listener()
-        self._end: float | None = None  # of time.monotonic(): when the budget is spent
-        self._later = 0  # kernels of the sessions that are still to come
-        self._done = 0  # kernels of the pass that runs now
         self.outcomes = [
             Outcome(one, replace(settings, cpu=settings.cpu and one.baseline), one.make()) for one in series
         ]
-        self.file = ResultsFile(
+        file = ResultsFile(
             settings={
                 **asdict(self.outcomes[0].settings),
                 **request,
@@ -110,12 +140,11 @@ class Run:
             tool=versions(devices[0]),
             host=probe.host(),
         )
-
+        super().__init__(file, path, listener)
         if self.cards:
             self.note({"on": roofs(self.cards[0])})
         if self.by_card:
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
-        self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
             texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
@@ -132,15 +161,6 @@ class Run:
         """Add to what the file says was asked for."""
         self.file.settings = {**self.file.settings, **settings}
 
-    def finish(self) -> None:
-        """Note in what state the card is now."""
-        origin.finish(self.file.provenance, self._uuid)
-
-    def write(self) -> None:
-        """Write the file, where there is to be one."""
-        if self.path:
-            self.file.write(self.path)
-
     def replace(self, old: Result, new: Result) -> None:
         """Put a result in the place of another one."""
         for results in (self.file.results, *(outcome.results for outcome in self.outcomes)):
@@ -152,32 +172,34 @@ class Run:
         Raises CudabenchError where a series cannot run at all.
         """
         self.write()
-        budget = self.outcomes[0].settings.budget
-        self._end = None if budget is None else time.monotonic() + budget
-        kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
-        self._later = kernels
-        with self._told(kernels):
+        seconds = self.outcomes[0].settings.budget
+        end = None if seconds is None else time.monotonic() + seconds
+        later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
+        with self.told(kernels):
             for outcome in self.outcomes:
                 for device in self.devices:
-                    self._later -= len(outcome.series.cases)
-                    with closing(self._events(outcome, device, outcome.series.cases, outcome.settings)) as events:
-                        for event in events:
-                            if isinstance(event, session.Finished):
-                                self.keep(outcome, event.result)
-                                self.finish()
-                                self.write()
+                    make, cases = outcome.series.make, outcome.series.cases
+                    later -= len(cases)
+                    budget = None if seconds is None or end is None else Budget(seconds, end, later)
+                    with (
+                        self._session(device, outcome.settings, outcome.cpu) as session,
+                        closing(session.results(make, cases, budget)) as results,
+                    ):
+                        for result in results:
+                            outcome.cpu = session.cpu
+                            self.keep(outcome, result)
             if self.counted:
-                self._count()
+                self._count(end)
 
-    def _count(self) -> None:
+    def _count(self, end: float | None) -> None:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
         if not any(result.time for result in self.file.results):
             return
-        from cudabench.measure import counted
+        from cudabench.measure.counting import Counting
 
         self._done = 0
         for outcome in self.outcomes:
-            counting = counted.Counting(outcome.operation, outcome.settings, self._end)
+            counting = Counting(outcome.operation, outcome.settings, end)
             for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
@@ -188,42 +210,48 @@ class Run:
                 self.write()
 
     @contextmanager
-    def one_by_one(
-        self, kernels: int, device: Choice | None = None
-    ) -> Generator[Callable[[Series, Case], Result], None, None]:
-        """Give what runs one case on a device (left out, the first), keeps its result and returns it; about `kernels`
-        will run.
+    def session(
+        self, kernels: int, device: Choice | None = None, settings: Settings | None = None
+    ) -> Generator[Session, None, None]:
+        """Give a session on a device, the first unless one is named; about `kernels` will run."""
+        with (
+            self.told(kernels),
+            self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
+        ):
+            yield session
 
-        Cases of one series after the other share a worker, with its inputs and references. What a problem asks for and
-        cannot have, such as too much memory, is a failed result.
+    def measure(self, session: Session, series: Series, case: Case) -> Result:
+        """Run a case of a series, keep its result and return it.
+
+        What a problem asks for and cannot have, such as too much memory, is a failed result.
         """
-        on = device or self.devices[0]
-        with self._told(kernels), ExitStack() as stack:
-            current: _Lane | None = None
+        outcome = self.outcome(series)
+        try:
+            result = session.result(series.make, case)
+        except (OutOfMemory, UsageError, UnsupportedFeature) as error:
+            status: Literal["skipped", "failed"] = "skipped" if isinstance(error, UnsupportedFeature) else "failed"
+            result = replace(describe(case, session.choice.name), status=status, reason=str(error))
+            self._done += 1
+        outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
+        self.keep(outcome, result)
+        return result
 
-            def measure(series: Series, case: Case) -> Result:
-                nonlocal current
-                outcome = self.outcome(series)
-                if current is None or current.outcome is not outcome or current.over:
-                    stack.close()
-                    current = stack.enter_context(_Lane(self, outcome, on))
-                try:
-                    result = current.measure(case)
-                except (OutOfMemory, UsageError, UnsupportedFeature) as error:
-                    skipped = isinstance(error, UnsupportedFeature)
-                    blank = describe(case, on.name)
-                    result = replace(blank, status="skipped" if skipped else "failed", reason=str(error))
-                    self._done += 1
-                outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
-                self.keep(outcome, result)
-                self.finish()
-                self.write()
-                return result
-
-            yield measure
+    def pair(self, always: bool) -> list[Result]:
+        """Return the results of the only series' two cases, measured as a pair; they are kept nowhere."""
+        outcome = self.outcomes[0]
+        with self.session(2) as session:
+            found = session.pair(outcome.series.make, outcome.series.cases, always)
+        self.finish()
+        return found
 
     def keep(self, outcome: Outcome, result: Result) -> None:
-        """Add a result to the file and to its series."""
+        """Add a result to its series and to the file, which is written."""
+        self.add(outcome, result)
+        self.finish()
+        self.write()
+
+    def add(self, outcome: Outcome, result: Result) -> None:
+        """Add a result to its series and to the file."""
         outcome.results.append(result)
         self.file.results.append(result)
 
@@ -235,91 +263,20 @@ class Run:
             self.outcomes.append(found)
         return found
 
-    def again(self, cases: Sequence[Case], settings: Settings) -> Generator[session.Event, None, None]:
-        """Run cases of this run once more on the first device; what they give is yielded, and kept nowhere.
+    def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
+        return session.Session(
+            device, settings, started=self.started, working=partial(self._working, device), finished=self._finished,
+            trace=self.trace, record=self.record, cards=self.cards, cpu=cpu,
+        )  # fmt: skip
 
-        Closed before its end, it ends the worker.
-        """
-        whose = [
-            next((one for one in self.outcomes if any(each is case for each in one.series.cases)), self.outcomes[0])
-            for case in cases
-        ]
-        with self._told(len(cases)):
-            for _, group in groupby(range(len(cases)), key=lambda at: id(whose[at])):
-                at = [*group]
-                outcome = whose[at[0]]
-                chosen = [cases[one] for one in at]
-                with closing(self._events(outcome, self.devices[0], chosen, settings)) as events:
-                    yield from events
+    def _working(self, device: Choice, kernel: str, phase: str, fraction: float) -> None:
+        name = f"{kernel} on {device.name}" if len(self.devices) > 1 else kernel
+        self.listener.working(self._done, name, phase, fraction)
 
-    def pair(self, always: bool) -> Generator[session.Event, None, None]:
-        """Measure the two cases of the only series as a pair; yields as `session.pair` does, and keeps no result."""
-        outcome, device = self.outcomes[0], self.devices[0]
-        with self._told(2):
-            events = session.pair(
-                device,
-                outcome.series.make,
-                outcome.series.cases,
-                outcome.settings,
-                always=always,
-                progress=self._working(device),
-            )
-            yield from self._noted(outcome, events)
-
-    @contextmanager
-    def _told(self, kernels: int) -> Generator[None, None, None]:
-        self._done = 0
-        self.listener.begin(kernels)
-        try:
-            yield
-        finally:
-            self.listener.end()
-
-    def _events(
-        self, outcome: Outcome, device: Choice, cases: Sequence[Case] | Iterator[Case], settings: Settings
-    ) -> Generator[session.Event, None, None]:
-        """Yield the events of a session that runs the cases, as `_noted` does."""
-        budget = Budget(settings.budget, self._end, self._later) if settings.budget and self._end else None
-        events = session.run(
-            device,
-            outcome.series.make,
-            cases,
-            settings,
-            progress=self._working(device),
-            trace=self.trace,
-            record=self.record,
-            cpu=outcome.cpu,
-            budget=budget,
-            cards=self.cards,
-        )
-        yield from self._noted(outcome, events)
-
-    def _working(self, device: Choice) -> Callable[[session.Working], None]:
-        def working(now: session.Working) -> None:
-            kernel = f"{now.kernel} on {device.name}" if len(self.devices) > 1 else now.kernel
-            self.listener.working(self._done, kernel, now.phase, now.fraction)
-
-        return working
-
-    def _noted(
-        self, outcome: Outcome, events: Generator[session.Event, None, None]
-    ) -> Generator[session.Event, None, None]:
-        """Yield a session's events, after what every one of them means for the run has been noted."""
-        # An interrupted session must end its worker now: the traceback would keep both alive.
-        with closing(events):
-            for event in events:
-                if isinstance(event, session.Started) and event.device not in self.file.devices:
-                    if self.file.provenance and not self.file.devices and event.device.timed:
-                        self._uuid = event.device.uuid
-                        origin.begin(self.file.provenance, self._uuid)
-                    self.file.devices.append(event.device)
-                elif isinstance(event, session.Measured):
-                    outcome.cpu = event.cpu
-                elif isinstance(event, session.Finished):
-                    self._done += 1
-                    if event.output:
-                        self.listener.printed(event.output)
-                yield event
+    def _finished(self, printed: str) -> None:
+        self._done += 1
+        if printed:
+            self.listener.printed(printed)
 
 
 def joined(parts: Iterable[str]) -> str:
@@ -333,37 +290,6 @@ def listing(text: str) -> str:
     if len(text) <= MOST_LISTED:
         return text
     return text[: text.rfind("\n", 0, MOST_LISTED) + 1]
-
-
-class _Lane:
-    """A session that is fed cases of one series one by one, and is over once it has ended by itself."""
-
-    def __init__(self, run: Run, outcome: Outcome, device: Choice) -> None:
-        self.outcome, self.over = outcome, False
-        self._waiting: deque[Case] = deque()
-        self._events = run._events(outcome, device, self._cases(), outcome.settings)
-
-    def _cases(self) -> Iterator[Case]:
-        while self._waiting:
-            yield self._waiting.popleft()
-
-    def measure(self, case: Case) -> Result:
-        """Return the result of a case. Raises what ends the session."""
-        self._waiting.append(case)
-        try:
-            return next(event.result for event in self._events if isinstance(event, session.Finished))
-        except BaseException:
-            self.over = True
-            raise
-
-    def __enter__(self) -> _Lane:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.over and sys.exc_info()[0] is None:
-            for _event in self._events:  # without a case more it ends
-                pass
-        self._events.close()
 
 
 def versions(device: Choice) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,6 +63,14 @@ class SmClock:
         return clock
 
 
+def shortened(settings: Settings, until: float | None) -> Settings:
+    """Return settings that sample no longer than until an instant, but long enough for the fewest samples."""
+    if until is None:
+        return settings
+    left = max(until - time.monotonic(), 0.0)
+    return replace(settings, max_time=min(settings.max_time, left), min_time=min(settings.min_time, left))
+
+
 def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
     """Tell whether to stop: at least min_samples, min_time and a 95% interval of the median under 0.5%; or max_time.
 
@@ -115,13 +124,9 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
 def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: Sequence[str] = ()) -> list[Warning]:
     """Return what the samples say against themselves; `others` are processes that use the GPU besides."""
     notes = [warning("shared-gpu", others=", ".join(others))] if others else []
-    spread = stats.dispersion(timing)
+    spread, other = stats.dispersion(timing), ", ".join(others) or "something else"
     if spread > DISPERSION:
-        notes.append(
-            warning(
-                "dispersion", spread=spread, min_time=settings.min_time, other=", ".join(others) or "something else"
-            )
-        )
+        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=other))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
         notes.append(warning("imprecise", elapsed=elapsed, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes
@@ -129,20 +134,12 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: 
 
 def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:
     """Return what the caches do to the figure."""
-    notes = []
     if result.peak_fraction is not None and result.peak_fraction > 1:
-        notes.append(
-            warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)
-        )
-    elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
-        footprint = result.footprint_over_l2
-        notes.append(
-            warning(
-                "l2-assisted",
-                share=f"{footprint:.2g} times" if footprint >= 0.01 else "less than a hundredth of",
-                l2_mib=info.l2_bytes / 2**20,
-                larger=larger,
-                enough=L2_ASSISTED,
-            )
-        )
-    return notes
+        return [warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)]
+    footprint = result.footprint_over_l2
+    if footprint is None or footprint >= L2_ASSISTED or not info.l2_bytes:
+        return []
+    share = f"{footprint:.2g} times" if footprint >= 0.01 else "less than a hundredth of"
+    return [
+        warning("l2-assisted", share=share, l2_mib=info.l2_bytes / 2**20, larger=larger, enough=L2_ASSISTED),
+    ]

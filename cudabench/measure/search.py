@@ -19,7 +19,7 @@ import numpy as np
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure.run import Run
 from cudabench.measure.sweep import cost, identity, take
-from cudabench.plan.space import Axis, Plan, Refusal, Values
+from cudabench.plan.space import Axis, Plan, Refusal, Values, combinations
 from cudabench.records.results import Result
 from cudabench.userkernel.space import Space
 
@@ -40,10 +40,10 @@ def search(
     own = [group for group in space.groups if any(axis.problem for axis in group)]
     tuned = [group for group in space.groups if not any(axis.problem for axis in group)]
     points, refused = [], []
-    problems = _problems(own)
+    problems = list(combinations(own))
     if not tuned:
         raise UsageError("--strategy searches macros, parameters and blocks, and none is varied: leave it out.")
-    with run.one_by_one((evaluations or EVALUATIONS) * len(problems)) as measure:
+    with run.session((evaluations or EVALUATIONS) * len(problems)) as session:
         for problem in problems:
             tried: dict[tuple[str, ...], Result | None] = {}
 
@@ -57,7 +57,7 @@ def search(
                         tried[key] = None
                         return None
                     before = known.get(identity(point.case))
-                    tried[key] = take(run, point, before) if before else measure(point.series, point.case)
+                    tried[key] = take(run, point, before) if before else run.measure(session, point.series, point.case)
                     points.append(point)
                 return tried[key]
 
@@ -65,12 +65,6 @@ def search(
     if not points:
         raise UsageError(f"The search met no point that can be launched; the first: {refused[0].reason}")
     return Plan(tuple(points), tuple(refused), space.axes)
-
-
-def _problems(groups: Sequence[Sequence[Axis]]) -> list[dict[str, str]]:
-    from cudabench.plan.space import combinations
-
-    return list(combinations(groups))
 
 
 Evaluate = Callable[[Values], "Result | None"]
@@ -92,7 +86,61 @@ def _kernel_tuner(strategy: str) -> Tuner:
             "'cudabench[tune]'; without --strategy all points are measured."
         ) from None
 
-    class Measuring(Runner):  # type: ignore[misc, unused-ignore]
+    def tune(
+        groups: Sequence[Sequence[Axis]],
+        problem: Mapping[str, str],
+        admits: Callable[[Values], bool],
+        evaluate: Evaluate,
+        evaluations: int,
+    ) -> None:
+        # A parameter a group: axes that go together are one. Its values are places, whose order strategies walk along.
+        params = {f"p{at}": list(range(len(group[0].values))) for at, group in enumerate(groups)}
+
+        def values_of(config: Sequence[Any]) -> Values:
+            placed = zip(groups, config, strict=True)
+            return {**{axis.name: axis.values[int(place)] for group, place in placed for axis in group}, **problem}
+
+        def meant(places: Any) -> bool:  # a mapping of all, or the only one; Kernel Tuner would take a lambda apart
+            return admits(values_of([places[name] for name in params] if isinstance(places, Mapping) else [places]))
+
+        space = Searchspace(params, meant, NO_LIMIT)
+        if not space.size:
+            raise UsageError("--where does not hold for any of the combinations.")
+        if space.size <= evaluations:
+            for config in space.list:
+                evaluate(values_of(config))
+            return
+        options = Options(
+            strategy=strategy,
+            strategy_options=Options(max_fevals=evaluations),
+            tune_params=params,
+            objective=["time"],
+            objective_higher_is_better=[False],
+            budget=util.TuningBudget(None, evaluations),
+            restrictions_unmodified=None,
+            cache={},
+            max_fevals=evaluations,
+            simulation_mode=False,
+            verbose=False,
+            eps=1e-3,
+            seed=None,
+        )
+        runner = _measuring(util, Runner)(values_of, evaluate)
+        try:
+            with _repeatable(), suppress(util.StopCriterionReached):
+                module.tune(space, runner, options)
+        except Exception as error:
+            if error is runner.fault or isinstance(error, CudabenchError):
+                raise
+            raise CudabenchError(f"--strategy {strategy} gave up ({error}): take another one.") from None
+
+    return tune
+
+
+def _measuring(util: Any, base: Any) -> Any:
+    """Return the class of what gives strategies our own measurements; `util` and `base` are Kernel Tuner's."""
+
+    class Measuring(base):  # type: ignore[misc]
         """Gives strategies what our own measurement of a point says."""
 
         def __init__(self, values_of: Callable[[Sequence[Any]], Values], evaluate: Evaluate) -> None:
@@ -136,61 +184,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
                 found.append(self.seen[key])
             return found
 
-    def tune(
-        groups: Sequence[Sequence[Axis]],
-        problem: Mapping[str, str],
-        admits: Callable[[Values], bool],
-        evaluate: Evaluate,
-        evaluations: int,
-    ) -> None:
-        # A parameter a group: axes that go together are one. Its values are places, whose order strategies walk along.
-        params = {f"p{at}": list(range(len(group[0].values))) for at, group in enumerate(groups)}
-        order = [axis.name for axis in (axis for group in groups for axis in group)]
-
-        def values_of(config: Sequence[Any]) -> Values:
-            own = {
-                axis.name: axis.values[int(place)]
-                for group, place in zip(groups, config, strict=True)
-                for axis in group
-            }
-            return {**{name: own[name] for name in order}, **problem}
-
-        def meant(places: Any) -> bool:  # a mapping of all, or the only one; Kernel Tuner would take a lambda apart
-            return admits(values_of([places[name] for name in params] if isinstance(places, Mapping) else [places]))
-
-        space = Searchspace(params, meant, NO_LIMIT)
-        if not space.size:
-            raise UsageError("--where does not hold for any of the combinations.")
-        if space.size <= evaluations:
-            for config in space.list:
-                evaluate(values_of(config))
-            return
-        budget = evaluations
-        options = Options(
-            strategy=strategy,
-            strategy_options=Options(max_fevals=budget),
-            tune_params=params,
-            objective=["time"],
-            objective_higher_is_better=[False],
-            budget=util.TuningBudget(None, budget),
-            restrictions_unmodified=None,
-            cache={},
-            max_fevals=budget,
-            simulation_mode=False,
-            verbose=False,
-            eps=1e-3,
-            seed=None,
-        )
-        runner = Measuring(values_of, evaluate)
-        try:
-            with _repeatable(), suppress(util.StopCriterionReached):
-                module.tune(space, runner, options)
-        except Exception as error:
-            if error is runner.fault or isinstance(error, CudabenchError):
-                raise
-            raise CudabenchError(f"--strategy {strategy} gave up ({error}): take another one.") from None
-
-    return tune
+    return Measuring
 
 
 @contextmanager

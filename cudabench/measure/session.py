@@ -1,4 +1,4 @@
-"""A run of several kernels on one device, as a stream of events.
+"""Cases on one device, one after the other.
 
 A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
 cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
@@ -15,24 +15,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabench.cards.load import Card
 from cudabench.compile import limits
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.measure.budget import Budget
-from cudabench.records.planned import Case, Operation, Settings
+from cudabench.measure.context import describe
+from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 from cudabench.system import children, confined, interrupts
 
 if TYPE_CHECKING:
+    from cudabench.devices.sim import SimDevice
     from cudabench.measure.simulated_run import SimulatedRun
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
@@ -42,355 +41,302 @@ START_TIMEOUT_S = 120.0
 LEAST_PATIENCE_S = 2.0  # with a kernel after the end of --budget: it shortens its samples, and no more
 WORKER = "cudabench.measure.worker"
 
-
-Outcome = TypeVar("Outcome")
-
-
-class Task(Protocol):
-    """What a worker is sent: what it does one after the other, how long each may take, on which GPU."""
-
-    @property
-    def cases(self) -> Sequence[Any]:
-        """What it does."""
-
-    @property
-    def settings(self) -> Settings:
-        """Among them the timeout."""
-
-    @property
-    def index(self) -> int:
-        """The GPU's number."""
-
-    @property
-    def budget(self) -> Budget | None:
-        """What all of it may take together; None without end."""
+Make = Callable[[], Operation]  # an operation, whose functions cannot travel to a worker themselves
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a worker does: `operation` makes the operation, whose functions cannot travel themselves.
+class Order:
+    """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
 
-    With `more`, cases follow one by one, each sent once the one before is finished, as itself or as an `Other`. With
-    `paired` the two cases are measured as a pair (`measure.ab`), `always` also where their code is the same.
+    `make` is None where the problem is that of the order before. `until`: when the case has to be done.
     """
 
-    operation: Callable[[], Operation]
+    make: Make | None
     cases: tuple[Case, ...]
     settings: Settings
-    index: int
     cpu: CpuTime | None = None
-    budget: Budget | None = None
-    more: bool = False
-    paired: bool = False
+    until: float | None = None
     always: bool = False
 
 
-@dataclass(frozen=True)
-class Other:
-    """A case of another problem than the one before it; `operation` makes its operation."""
-
-    operation: Callable[[], Operation]
-    case: Case
-
-
-@dataclass(frozen=True)
-class Started:
-    """The device is ready."""
-
-    device: DeviceInfo
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The CPU baseline is known."""
-
-    cpu: CpuTime
-
-
-@dataclass(frozen=True)
-class Working:
+class Working(NamedTuple):
     """A kernel is in a phase, of which a fraction is done. `at`: which of a pair it is."""
 
     kernel: str
     phase: str
     fraction: float
-    at: int | None = None
+    at: int = 0
 
 
-@dataclass(frozen=True)
-class Finished(Generic[Outcome]):
-    """A kernel is done; `output` is what it printed.
+class Finished(NamedTuple):
+    """An order is carried out.
 
     `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
-    worker's kernels have printed so far, so that each gets its own. `at`: which of a pair it is.
+    worker's kernels have printed so far, so that each gets its own.
     """
 
-    result: Outcome
-    output: str = ""
+    result: Any
+    cpu: CpuTime | None = None
     context_lost: bool = False
     printed: int | None = None
-    at: int | None = None
 
 
 @dataclass(frozen=True)
-class Refused:
-    """The run cannot go on: an error for the user."""
+class Budget:
+    """The time that is left to a run, in seconds of the machine's monotonic clock, which its processes share.
 
-    error: CudabenchError
-
-
-Event = Started | Measured | Working | Finished[Result] | Refused
-
-
-def run(
-    choice: Choice,
-    operation: Callable[[], Operation],
-    cases: Sequence[Case] | Iterator[Case],
-    settings: Settings,
-    *,
-    progress: Callable[[Working], None] = lambda working: None,
-    trace: Watch = False,
-    record: bool = False,
-    cpu: CpuTime | None = None,
-    cards: Sequence[Card] = (),
-    budget: Budget | None = None,
-) -> Generator[Event, None, None]:
-    """Run the cases in order and yield what happens: Started once, Finished once a case. An iterator is asked for the
-    next case once the one before is finished.
-
-    `progress` is called often with what is being done. `trace` keeps single accesses in the simulator, `record` what a
-    report's page draws. `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and
-    those whose turn comes after its end are failed. `cards` price the simulator's counts.
-
-    Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
-    """
-    if choice.kind == "sim":
-        yield from _simulate(
-            choice.architecture, operation(), cases, settings, progress, trace, record, cpu, cards, budget
-        )
-        return
-    more = isinstance(cases, Iterator)
-    left = list(islice(cases, 1)) if isinstance(cases, Iterator) else list(cases)
-    started = False
-    while left:
-        with Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget, more)) as worker:
-            for event in worker.events():
-                if isinstance(event, Refused):
-                    raise event.error
-                if isinstance(event, Measured):
-                    cpu = event.cpu
-                if isinstance(event, Finished):
-                    left.pop(0)
-                if isinstance(event, Working):
-                    progress(event)
-                    continue
-                if isinstance(event, Started) and started:
-                    continue
-                started = started or isinstance(event, Started)
-                yield event
-                if isinstance(event, Finished) and isinstance(cases, Iterator):
-                    left = list(islice(cases, 1))
-                    if left and not event.context_lost:
-                        worker.feed(left[0])
-                if isinstance(event, Finished) and (event.context_lost or not left):
-                    break
-
-
-def pair(
-    choice: Choice,
-    operation: Callable[[], Operation],
-    cases: Sequence[Case],
-    settings: Settings,
-    *,
-    always: bool = False,
-    progress: Callable[[Working], None] = lambda working: None,
-) -> Generator[Event, None, None]:
-    """Measure two cases with interleaved samples on a GPU and yield Started, then Finished of each; where the process
-    with the GPU is lost, only of the one that it ran. Otherwise as `run`."""
-    job = Job(operation, tuple(cases), settings, choice.index, paired=True, always=always)
-    finished = 0
-    with Worker(job) as worker:
-        for event in worker.events():
-            if isinstance(event, Refused):
-                raise event.error
-            if isinstance(event, Working):
-                progress(event)
-                continue
-            finished += isinstance(event, Finished)
-            yield event
-            if finished == 2 or (isinstance(event, Finished) and event.context_lost):
-                break
-
-
-class Lane:
-    """Cases of any problems one after the other on one device, each alone: on a GPU by one worker, which is replaced
-    only after it ended, was ended, or may have something left of a case on the device's heap. Use as a context manager.
+    `seconds` is what --budget gave; `end` is when they are over; `later` counts the kernels that come after those of
+    the session in hand.
     """
 
-    def __init__(self, choice: Choice, settings: Settings) -> None:
-        self._choice, self._settings = choice, settings
+    seconds: float
+    end: float
+    later: int = 0
+
+    def until(self, left: int) -> float | None:
+        """Return when the next of `left` kernels has to be done, so that all that follow have as long as it; None
+        where the time is over."""
+        now = time.monotonic()
+        return now + (self.end - now) / (left + self.later) if now < self.end else None
+
+
+class Session(AbstractContextManager["Session"]):
+    """A device; use as a context manager. A GPU's worker is replaced after it ended or was ended.
+
+    `device` and `cpu`, the baseline of the problem in hand, are None until they are known. `started` is told of the
+    device, `working` often of a kernel, its phase and what fraction of that is done, `finished` of what a kernel
+    printed. `trace` keeps single accesses in the simulator, `record` what a report's page draws, `cards` price its
+    counts. `module` is what a worker runs.
+    """
+
+    def __init__(
+        self,
+        choice: Choice,
+        settings: Settings,
+        *,
+        started: Callable[[DeviceInfo], None] = lambda device: None,
+        working: Callable[[str, str, float], None] = lambda kernel, phase, fraction: None,
+        finished: Callable[[str], None] = lambda printed: None,
+        trace: Watch = False,
+        record: bool = False,
+        cards: Sequence[Card] = (),
+        cpu: CpuTime | None = None,
+        module: str | None = None,
+    ) -> None:
+        self.choice, self.settings, self.cpu = choice, settings, cpu
+        self.device: DeviceInfo | None = None
+        self._started, self._working, self._finished = started, working, finished
+        self._trace, self._record, self._cards, self._module = trace, record, cards, module
+        self._peers = False  # whether a library's call comes: those want the primary context
         self._worker: Worker | None = None
-        self._events: Iterator[Any] = iter(())
-
-    def __enter__(self) -> Lane:
-        return self
+        self._simulator: SimDevice | None = None
+        self._simulated: SimulatedRun | None = None
+        self._of: tuple[Make, Problem] | None = None  # what the last case was of,
+        self._sent: tuple[Make, Problem] | None = None  # and the last of the worker in hand
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self.end()
 
-    def result(self, operation: Callable[[], Operation], case: Case) -> Result:
-        """Return the result of one case. Raises CudabenchError where it cannot run at all."""
-        if self._choice.kind == "sim":
-            events: Iterator[Event] = run(self._choice, operation, [case], self._settings)
-            return next(event.result for event in events if isinstance(event, Finished))
-        if self._worker is None:
-            job = Job(operation, (case,), self._settings, self._choice.index, more=True)
-            self._worker = Worker(job)
-            self._events = self._worker.events()
-        else:
-            self._worker.feed(case, operation)
+    def end(self) -> None:
+        """End the worker, if there is one; the next case has another."""
+        worker, self._worker, self._sent = self._worker, None, None
+        if worker is not None:
+            worker.end()
+
+    def result(self, make: Make, case: Case, budget: Budget | None = None, left: int = 1) -> Result:
+        """Return the result of a case, which is the first of `left` that share what is left of a budget.
+
+        Raises CudabenchError where it cannot run at all.
+        """
+        self._begin([case])
+        until = budget.until(left) if budget else None
+        if late := self._late(case, budget):
+            self._finished("")
+            return late
+        if self._simulator:
+            run = self._run_of(make, case)
+            run.until = budget.end if budget else None  # simulated whole: those that follow get what it leaves
+            run.progress = partial(self._working, case.kernel)
+            found = run.simulate(case)
+            self.cpu = run.cpu
+            self._finished(run.output)
+            return found
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until)
+        answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
+        return answer
+
+    def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
+        """Yield the results of cases of one problem in their order; some at the same time in the simulator. Those whose
+        turn comes after the end of a budget have failed. Closed before its end, it ends all processes."""
+        self._begin(cases)
+        together = self._together(make, cases)
+        if together > 1:
+            yield from self._in_parallel(make, cases, together, budget)
+            return
+        for at, case in enumerate(cases):
+            yield self.result(make, case, budget, len(cases) - at)
+
+    def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
+        """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
+        one that it ran has failed, and the other is 'skipped'."""
+        from cudabench.measure.gpu_run import stopped
+
+        def lost(at: int, reason: str) -> list[Result]:
+            failed = [self._failed(case, reason) for case in cases]
+            return stopped(failed, at, failed[at])
+
+        self._begin(cases)
+        found: list[Result] = self.ask(
+            Order(self._turn_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
+        )
+        return found
+
+    def ask(self, order: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
+        """Return what a worker makes of an order. Where it is lost, what `lost` makes of the case that it ran, the
+        first or the second of a pair, and of why; `end`: when the run's time is over. Raises CudabenchError where the
+        GPU does not start, or the order cannot be carried out."""
+        self._start()
+        assert self._worker
         try:
-            finished = self._finished()
+            done = self._worker.carry_out(order, self.settings.timeout, end, self._working)
+        except _LostError as why:
+            done = Finished(lost(why.at, why.reason), context_lost=True)
         except BaseException:
-            self._end()
+            self.end()
             raise
-        if finished.context_lost or any(said.code == "malloc" for said in finished.result.warnings):
-            self._end()
-        return finished.result
+        printed = self._worker.printed(done.printed)
+        if done.context_lost:
+            self.end()
+        self.cpu = done.cpu or self.cpu
+        self._finished(printed)
+        return done.result
 
-    def _finished(self) -> Finished[Result]:
-        for event in self._events:
-            if isinstance(event, Refused):
-                raise event.error
-            if isinstance(event, Finished):
-                return event
-        raise AssertionError("a worker's events end with a case's end")
+    def _begin(self, cases: Sequence[Case]) -> None:
+        """Have the device ready for some cases."""
+        self._peers = self._peers or any(case.peer for case in cases)
+        if self.device is not None:
+            return
+        if self.choice.kind == "cuda":
+            self._start()
+            return
+        from cudabench.devices.sim import SimDevice
 
-    def _end(self) -> None:
-        if self._worker is not None:
-            self._worker.__exit__(*sys.exc_info())
-        self._worker, self._events = None, iter(())
+        self._simulator = SimDevice(self.choice.architecture)
+        self._know(self._simulator.info)
 
+    def _start(self) -> None:
+        if self._worker is None:
+            self._worker = Worker(self._module or WORKER, self.choice.index, primary=self._peers)
+            try:
+                self._know(self._worker.device())
+            except BaseException:
+                self.end()
+                raise
 
-def _simulate(
-    architecture: str,
-    operation: Operation,
-    cases: Iterable[Case],
-    settings: Settings,
-    progress: Callable[[Working], None],
-    trace: Watch,
-    record: bool,
-    cpu: CpuTime | None,
-    cards: Sequence[Card],
-    budget: Budget | None,
-) -> Iterator[Event]:
-    from cudabench.devices.sim import SimDevice
-    from cudabench.measure.simulated_run import SimulatedRun
+    def _know(self, device: DeviceInfo) -> None:
+        if self.device is None:
+            self.device = device
+            self._started(device)
 
-    device = SimDevice(architecture)
-    yield Started(device.info)
-    if not isinstance(cases, Iterator) and (together := _together(operation, list(cases), settings)) > 1:
-        whole = SimulatedRun(
-            operation, next(iter(cases)).problem, settings, device, trace, cards=cards, record=record, cpu=cpu
+    def _turn_to(self, make: Make, case: Case) -> Make | None:
+        """Return what makes the operation of a case; None where the worker has it."""
+        of = (make, case.problem)
+        if self._of not in (None, of):
+            self.cpu, self._simulated = None, None
+        known = self._sent == of
+        self._of = self._sent = of
+        return None if known else make
+
+    def _failed(self, case: Case, reason: str) -> Result:
+        return replace(describe(case, self.choice.name), status="failed", reason=reason)
+
+    def _late(self, case: Case, budget: Budget | None) -> Result | None:
+        """Return the result of a case whose turn comes after the end of the budget."""
+        if budget is None or budget.until(1) is not None:
+            return None
+        return self._failed(
+            case,
+            f"not measured: --budget {budget.seconds:g} s was spent before its turn; give more, or fewer kernels",
         )
-        yield from _in_parallel(whole, list(cases), together, progress, budget)
-        return
-    simulated = None
-    for case in cases:
-        simulated = simulated or SimulatedRun(
-            operation, case.problem, settings, device, trace, cards=cards, record=record, cpu=cpu
-        )
-        if budget and budget.until(1) is None:
-            yield Finished(budget.left_out(case, f"sim:{architecture}"))
-            continue
-        if budget:  # a kernel is simulated whole: those that follow get what it leaves
-            simulated.until = budget.end
-        simulated.progress = partial(_working, progress, case.kernel)
-        result = simulated.simulate(case)
-        if simulated.cpu is not None and simulated.cpu is not cpu:
-            cpu = simulated.cpu
-            yield Measured(cpu)
-        yield Finished(result, simulated.output)
+
+    # In the simulator -------------------------------------------------------------------------------------------------
+
+    def _run_of(self, make: Make, case: Case) -> SimulatedRun:
+        from cudabench.measure.simulated_run import SimulatedRun
+
+        assert self._simulator
+        self._turn_to(make, case)
+        self._simulated = self._simulated or SimulatedRun(
+            make(), case.problem, self.settings, self._simulator, self._trace, cards=self._cards, record=self._record,
+            cpu=self.cpu,
+        )  # fmt: skip
+        return self._simulated
+
+    def _together(self, make: Make, cases: Sequence[Case]) -> int:
+        """Return how many cases to simulate at the same time."""
+        one = self.settings.jobs == 1 or len(cases) < 2 or any(case.problem != cases[0].problem for case in cases)
+        if one or self._simulator is None:
+            return 1
+        from cudabench.measure import parallel
+
+        return parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
+
+    def _in_parallel(
+        self, make: Make, cases: Sequence[Case], together: int, budget: Budget | None
+    ) -> Generator[Result, None, None]:
+        from cudabench.measure import parallel
+
+        run = self._run_of(make, cases[0])
+        run.progress = partial(self._working, cases[0].kernel)
+        run.prepare(cases)
+        self.cpu = run.cpu
+        run.until = budget.end if budget else None
+
+        def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
+            run.progress = working
+            return run.simulate(case), run.output
+
+        late = partial(self._late, budget=budget)
+        for found, output in parallel.results(cases, simulate, together, self._working, late, self._failed):
+            self._finished(output)
+            yield found
 
 
-def _together(operation: Operation, cases: Sequence[Case], settings: Settings) -> int:
-    """Return how many cases to simulate at the same time."""
-    if settings.jobs == 1 or len(cases) < 2 or any(case.problem != cases[0].problem for case in cases):
-        return 1
-    from cudabench.measure import parallel
+class _LostError(Exception):
+    """A worker died or hung while it ran a case, the first or the second of a pair."""
 
-    return parallel.jobs(settings.jobs, len(cases), operation.buffers(cases[0].problem))
-
-
-def _in_parallel(
-    whole: SimulatedRun,
-    cases: Sequence[Case],
-    together: int,
-    progress: Callable[[Working], None],
-    budget: Budget | None,
-) -> Iterator[Event]:
-    """Yield what `_simulate` does, of cases that are simulated at the same time."""
-    from cudabench.measure import parallel
-
-    device = f"sim:{whole.device.architecture}"
-    known = whole.cpu
-    whole.progress = partial(_working, progress, cases[0].kernel)
-    whole.prepare(cases)
-    if whole.cpu is not None and whole.cpu is not known:
-        yield Measured(whole.cpu)
-    if budget:
-        whole.until = budget.end
-
-    def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
-        whole.progress = working
-        return whole.simulate(case), whole.output
-
-    def refused(case: Case) -> Result | None:
-        return budget.left_out(case, device) if budget and budget.until(1) is None else None
-
-    def failure(case: Case, reason: str) -> Result:
-        from cudabench.measure.context import describe
-
-        return replace(describe(case, device), status="failed", reason=reason)
-
-    tell = partial(_working, progress)
-    for result, output in parallel.results(cases, simulate, together, tell, refused, failure):
-        yield Finished(result, output)
-
-
-def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:
-    progress(Working(kernel, phase, fraction))
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at, self.reason = at, reason
 
 
 class Worker:
-    """The parent's end of a worker process, which runs a module."""
+    """The parent's end of a process that owns a GPU."""
 
-    def __init__(self, job: Task, module: str | None = None) -> None:
+    def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
         begun = False
         try:
             with interrupts.kept():
-                self._begin(job, module)
+                self._begin(module, index, primary)
                 begun = True
         except BaseException:
             if begun:  # a signal has come meanwhile
-                self.__exit__()
+                self.end()
             raise
 
-    def _begin(self, job: Task, module: str | None) -> None:
+    def _begin(self, module: str, index: int, primary: bool) -> None:
         from multiprocessing.connection import Connection
 
-        self._job = job
-        self._waiting = deque(job.cases)
         ours, theirs = os.pipe()
         back_read, back_write = os.pipe()
         # What libraries and kernels print goes to files, never between the lines of a report.
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115
         self._shown = 0
         # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files, above all.
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
-            [*children.module(module or WORKER), str(ours), str(back_write)],
+            [*children.module(module), str(ours), str(back_write), str(index), *["primary"] * primary],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._noise,
@@ -403,12 +349,10 @@ class Worker:
         self._to = Connection(theirs, readable=False)
         self._from = Connection(back_read, writable=False)
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
+        """End the process, with its files."""
         if self._process.poll() is None:
-            self._to.close()  # one that waits for more cases ends
+            self._to.close()  # one that waits for an order ends
             try:
                 self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
             except subprocess.TimeoutExpired:
@@ -417,69 +361,47 @@ class Worker:
             closing.close()
         self._folder.cleanup()
 
-    def feed(self, case: Any, operation: Callable[[], Operation] | None = None) -> None:
-        """Send one case more, which has an operation of its own unless None."""
-        self._waiting.append(case)
-        with suppress(BrokenPipeError):  # as below
-            self._to.send(case if operation is None else Other(operation, case))
+    def device(self) -> DeviceInfo:
+        """Return the device once it is ready. Raises CudabenchError where it does not start."""
+        if not self._from.poll(START_TIMEOUT_S):
+            confined.end_group(self._process)
+            raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
+        try:
+            device: DeviceInfo = self._heard()
+        except (EOFError, ConnectionResetError):
+            self._process.wait()
+            raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
+        return device
 
-    def events(self) -> Iterator[Any]:
-        """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""
-        case, phase, started = self._waiting.popleft(), "starting", False
-        at = 0 if getattr(self._job, "paired", False) else None
-        with suppress(BrokenPipeError):  # a worker that died at once: reading tells
-            self._to.send(self._job)
+    def carry_out(self, order: Any, timeout: float, end: float, working: Callable[[str, str, float], None]) -> Finished:
+        """Send an order and return what comes of it; _LostError where the worker dies or hangs."""
+        phase, at = "starting", 0
+        with suppress(BrokenPipeError):  # a worker that died before: reading tells
+            self._to.send(order)
         while True:
-            limit = self._limit(phase) if started else START_TIMEOUT_S
+            limit = _limit(phase, timeout, end)
             if not self._from.poll(limit):
                 confined.end_group(self._process)
-                if not started:
-                    raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
                 more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow"
-                yield self._failed(case, why, at)
-                return
+                raise _LostError(at, f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow")
             try:
-                event: Any = self._from.recv()
+                event = self._heard()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
-                if not started:
-                    raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
-                yield self._failed(case, f"the process that ran it ended ({self._last_words()})", at)
-                return
-            if isinstance(event, Started):
-                started = True
-            elif isinstance(event, Working):
-                phase = event.phase
-                if event.at is not None:
-                    at, case = event.at, self._job.cases[event.at]
-            elif isinstance(event, Finished):
-                phase = "between"
-                event = replace(event, output=self._printed(event.printed))
-            yield event
-            if isinstance(event, Finished) and self._waiting:  # whoever was told of it may have fed the next
-                case = self._waiting.popleft()
+                raise _LostError(at, f"the process that ran it ended ({self._last_words()})") from None
+            if isinstance(event, Finished):
+                return event
+            phase, at = event.phase, event.at
+            working(event.kernel, phase, event.fraction)
 
-    def _limit(self, phase: str) -> float | None:
-        """Return how long the worker may be silent in a phase; None where only this machine is at work."""
-        if phase == COMPILING:
-            return ATTEMPTS * limits.compile_seconds()
-        if phase not in WATCHED:
-            return None
-        left = self._job.budget.end - time.monotonic() if self._job.budget else math.inf
-        return min(self._job.settings.timeout, max(left, LEAST_PATIENCE_S))
+    def _heard(self) -> Any:
+        event = self._from.recv()
+        if isinstance(event, CudabenchError):
+            raise event
+        return event
 
-    def _failed(self, case: Any, reason: str, at: int | None = None) -> Finished[Any]:
-        return Finished(self.failure(case, reason), self._printed(), context_lost=True, at=at)
-
-    def failure(self, case: Any, reason: str) -> Any:
-        """Return the failed result of what was in hand."""
-        from cudabench.measure.context import describe
-
-        blank = describe(case, f"cuda:{self._job.index}")
-        return replace(blank, status="failed", reason=reason)
-
-    def _printed(self, end: int | None = None) -> str:
+    def printed(self, end: int | None = None) -> str:
+        """Return what kernels printed since the last time, up to a byte of all that they did."""
         text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
@@ -494,6 +416,13 @@ class Worker:
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
+
+
+def _limit(phase: str, timeout: float, end: float) -> float | None:
+    """Return how long a worker may be silent in a phase; None where only this machine is at work."""
+    if phase == COMPILING:
+        return ATTEMPTS * limits.compile_seconds()
+    return min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S)) if phase in WATCHED else None
 
 
 def _content(file: int) -> bytes:

@@ -15,26 +15,23 @@ class KernelState:
 
     def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
         self._device = device
-        self._variables = tuple(variables)
-        self._images: dict[Variable, int] = {}
-        self._digests: dict[Variable, int] = {}
+        self._images: dict[Variable, tuple[int, int]] = {}  # address and digest
         self._changed: dict[Variable, None] = {}
         self._reset: frozenset[Variable] = frozenset()
-        if not self._variables:
+        if not variables:
             return
         # Images share pages with nothing else: a kernel could keep something in what is left of one.
-        self._used = sum(_aligned(variable.nbytes) for variable in self._variables)
+        self._used = sum(_aligned(variable.nbytes) for variable in variables)
         self._pages = at = device.allocate(self._used, own_page=True)
-        for variable in self._variables:
-            self._images[variable] = at
+        for variable in variables:
+            device.copy(variable.pointer, at, variable.nbytes)()
+            self._images[variable] = at, device.digest(variable.pointer, variable.nbytes)
             at += _aligned(variable.nbytes)
-            device.copy(variable.pointer, self._images[variable], variable.nbytes)()
-            self._digests[variable] = device.digest(variable.pointer, variable.nbytes)
 
     def look(self) -> None:
         """Note which variables differ from their first images now."""
-        for variable in self._variables:
-            if self._device.digest(variable.pointer, variable.nbytes) != self._digests[variable]:
+        for variable, (_, digest) in self._images.items():
+            if self._device.digest(variable.pointer, variable.nbytes) != digest:
                 self._changed[variable] = None
 
     @property
@@ -44,11 +41,11 @@ class KernelState:
 
     def reset(self) -> list[Work]:
         """Return what sets the variables back."""
-        small = sum(variable.nbytes for variable in self._variables) <= ALWAYS_BYTES
-        self._reset = frozenset(self._variables if small else self._changed)
+        small = sum(variable.nbytes for variable in self._images) <= ALWAYS_BYTES
+        self._reset = frozenset(self._images if small else self._changed)
         works = [
-            self._device.copy(self._images[variable], variable.pointer, variable.nbytes)
-            for variable in self._variables
+            self._device.copy(image, variable.pointer, variable.nbytes)
+            for variable, (image, _) in self._images.items()
             if variable in self._reset
         ]
         rest = -self._used % self._device.page_bytes if self._images else 0
@@ -61,7 +58,7 @@ class KernelState:
 
     def release(self) -> None:
         """Set all variables back a last time, and free the images."""
-        for variable, image in self._images.items():
+        for variable, (image, _) in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
             self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy
         if self._images:
@@ -70,5 +67,4 @@ class KernelState:
 
 
 def _aligned(nbytes: int) -> int:
-    """Return the bytes of an image, after which the next one begins."""
     return -(-nbytes // 16) * 16

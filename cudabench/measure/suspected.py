@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cudabench import simulator
-from cudabench.compile import nvdisasm
-from cudabench.compile.record import Compiled
 from cudabench.devices import sim
 from cudabench.explain import machine_code
-from cudabench.records.planned import Case
+from cudabench.measure.counting import Kernel
 from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
 
@@ -23,7 +21,7 @@ BESIDE = ("skipped-barrier", "ended-before-barrier")  # not said beside a barrie
 EXCUSES = ("divergent-barrier", "invalid-mask")
 
 
-def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble: bool) -> sim.Run:
+def settled(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
     """Return a run whose barriers that part warps are told by the machine code: divergent, or passed by.
 
     Where it cannot be read, those count as divergent that lanes pass by to go on.
@@ -34,7 +32,7 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
         if not one.kind.startswith("divergent-barrier"):
             suspicions.append(one)
             continue
-        parted = _parted(one, compiled) if disassemble else None
+        parted = _parted(one, kernels) if disassemble else None
         if parted or (parted is None and one.kind == "divergent-barrier"):
             hazards.setdefault(("divergent-barrier", *one[1:3]), one._replace(kind="divergent-barrier"))
         elif one.kind == "divergent-barrier":
@@ -55,16 +53,11 @@ def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble
     return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 
-def _parted(one: simulator.Hazard, compiled: Sequence[tuple[Case, Compiled]]) -> bool | None:
+def _parted(one: simulator.Hazard, kernels: Sequence[Kernel]) -> bool | None:
     """Return whether a barrier parts a warp in the machine code, None where that cannot be read."""
-    if nvdisasm.path() is None or any(each.cubin is None for _, each in compiled):
+    if not all(each.code for each in kernels):
         return None
-    return any(
-        machine_code.predicated(nvdisasm.functions(each.cubin, entry), one.instruction)
-        for part, each in compiled
-        if each.cubin is not None
-        for entry in dict.fromkeys(each.entry(launch.function) for launch in part.launches)
-    )
+    return any(machine_code.predicated(each.code, one.instruction) for each in kernels)
 
 
 def notes(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:

@@ -13,19 +13,18 @@ Points of one problem compete; each problem, another size, type or distribution 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.explain import verdict
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
 from cudabench.measure.run import Run
-from cudabench.measure.session import Event, Finished
+from cudabench.measure.session import Make
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan import cases
 from cudabench.plan.blocks import axis as axis
@@ -110,22 +109,24 @@ def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tu
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
     """Measure every point on every device, but those in `known`, whose results are taken over."""
-    left = [point for point in points if identity(point.case) not in known]
+    left = []
     for point in points:
-        if identity(point.case) in known:
-            take(run, point, known[identity(point.case)])
+        if before := known.get(identity(point.case)):
+            take(run, point, before)
+        else:
+            left.append(point)
     run.write()
     for device in run.devices:
-        with run.one_by_one(len(left), device) as measure:
+        with run.session(len(left), device) as session:
             for point in left:
-                measure(point.series, point.case)
+                run.measure(session, point.series, point.case)
 
 
 def take(run: Run, point: Point, result: Result) -> Result:
     """Keep a result of a point that an earlier run measured."""
     outcome = run.outcome(point.series)
     outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
-    run.keep(outcome, result)
+    run.add(outcome, result)
     return result
 
 
@@ -173,8 +174,11 @@ def finalists(results: Iterable[Result]) -> list[Result]:
     return [r for r in timed if cost(r)[0] <= cost(timed[0])[0] * (1 + CLOSE)][:MOST_FINALISTS]
 
 
-def rounds(chosen: Sequence[Case]) -> list[Case]:
-    """Return the cases of all rounds, every other one backwards."""
+T = TypeVar("T")
+
+
+def rounds(chosen: Sequence[T]) -> list[T]:
+    """Return what is measured in all rounds, every other one backwards."""
     return [case for at in range(ROUNDS) for case in (chosen if at % 2 == 0 else chosen[::-1])]
 
 
@@ -189,12 +193,13 @@ class Final:
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     """Measure the best points of each problem again; what comes out takes the place of their first results."""
     finals: list[Final] = []
-    by_point = {identity(case): case for outcome in run.outcomes for case in outcome.series.cases}
+    points = {identity(case): (one.series.make, case) for one in run.outcomes for case in one.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
         chosen = {identity(result): result for result in finalists(results)}
         if not chosen:
             continue
-        found = again(lambda cases: run.again(cases, fine(settings)), [by_point[point] for point in chosen])
+        with run.session(ROUNDS * len(chosen), settings=fine(settings)) as session:
+            found = again(session.result, [points[point] for point in chosen])
         for final in found:
             run.replace(chosen[identity(final.result)], final.result)
         finals += found
@@ -203,15 +208,14 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     return finals
 
 
-def again(run: Callable[[Sequence[Case]], Generator[Event, None, None]], chosen: Sequence[Case]) -> list[Final]:
-    """Measure the cases in rounds and return their results, best first; one that ever went wrong is that result."""
-    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for case in chosen}
-    with closing(run(rounds(chosen))) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                found[identity(event.result)].append(event.result)
-    # One that is right, and not timed, is none: a wrong one comes last.
+def again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, Case]]) -> list[Final]:
+    """Measure cases, each with what makes its operation, in rounds and return their results, best first; one that ever
+    went wrong is that result."""
+    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
+    for make, case in rounds(chosen):
+        found[identity(case)].append(measure(make, case))
     merged = (merge(results) for results in found.values() if results)
+    # One that is right, and not timed, is none: a wrong one comes last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
@@ -228,18 +232,21 @@ def merge(results: Sequence[Result]) -> Final:
     clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
     together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places, clocks)
     speedup = one.median_s / together.median_s
+
+    def faster(figure: float | None) -> float | None:
+        return None if figure is None else figure * speedup
+
     copies = [result.copy_gbps for result in results if result.copy_gbps]
-    copy = median(copies) if copies else None
-    bandwidth = first.bandwidth_gbps * speedup if first.bandwidth_gbps is not None else None
+    copy, bandwidth = median(copies) if copies else None, faster(first.bandwidth_gbps)
     medians = [time.median_s for time in times]
     merged = replace(
         first,
         time=together,
         bandwidth_gbps=bandwidth,
-        gflops=first.gflops * speedup if first.gflops is not None else None,
+        gflops=faster(first.gflops),
         copy_gbps=copy,
         copy_fraction=bandwidth / copy if bandwidth is not None and copy else None,
-        peak_fraction=first.peak_fraction * speedup if first.peak_fraction is not None else None,
+        peak_fraction=faster(first.peak_fraction),
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
     )
     return Final(merged, (max(medians) - min(medians)) / together.median_s)

@@ -21,9 +21,12 @@ COVERED = (
         "__init__", "constants", "cuda", "driver_objects", "modules", "nvml", "probe", "protocol",
     )),
     *(f"cudabench/measure/{name}.py" for name in (
-        "ab", "buffers", "floors", "gpu_run", "limited", "modules", "outputs", "sampling", "session", "state", "worker",
+        "buffers", "conclusion", "counting", "floors", "gpu_run", "modules", "outputs", "sampling", "session", "state",
+        "timing", "worker",
     )),
-    *(f"cudabench/ceilings/{name}.py" for name in ("chapter", "code", "gpu", "run", "worker")),
+    *(f"cudabench/ceilings/{name}.py" for name in (
+        "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run", "worker",
+    )),
 )  # fmt: skip
 # The simulator, where these tests spend their time, is not traced.
 SETTINGS = "[run]\nparallel = true\npatch = subprocess, _exit\ninclude =\n    {include}\n"

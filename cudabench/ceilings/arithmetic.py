@@ -1,0 +1,256 @@
+"""The microbenchmarks of arithmetic: chains of instructions in every thread, and products on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cudabench.ceilings.benchmark import (
+    CHAINS,
+    DEFINED,
+    ODD,
+    STEPS,
+    THREADS,
+    WARP,
+    WORD,
+    Arrays,
+    Extent,
+    Look,
+    Microbenchmark,
+    each_block,
+)
+from cudabench.ceilings.code import Claim
+from cudabench.ceilings.memory import INCREMENT, MULTIPLIER
+
+MMA_STEPS, GROUP_STEPS = DEFINED["MMA_STEPS"], DEFINED["GROUP_STEPS"]
+LANES = np.arange(THREADS) % WARP
+A, B = 2, -1  # all elements of A and of B on the tensor cores
+
+
+def _counted(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
+    """Return the sums of chains that start at lane + chain and grow by one a step."""
+    return lambda e: (CHAINS * (LANES + steps(e)) + CHAINS * (CHAINS - 1) // 2).astype(dtype)
+
+
+def _all_steps(extent: Extent) -> int:
+    return extent.passes * STEPS
+
+
+def _chained(
+    name: str,
+    function: str,
+    opcode: str,
+    factors: np.ndarray | None,
+    wrong: Callable[..., str | None],
+    compared: str = "the sum of its chains compared",
+    *,
+    each: int = 2,
+    nbytes: int = 4,
+) -> Microbenchmark:
+    """Return chains of one instruction, which does `each` operations in a thread."""
+    inputs: Arrays = {} if factors is None else {"factors": factors}
+    what = "exp2 alone, " if name == "xu" else ""
+    return Microbenchmark(
+        name,
+        function,
+        Claim({opcode: STEPS * CHAINS}, others=12),
+        arrays=lambda e: {**inputs, "out": e.threads * nbytes},
+        each=each * CHAINS * STEPS,
+        wrong=wrong,
+        method=lambda e: what + _chains_of(e, compared),
+    )
+
+
+def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
+    return (
+        f"{extent.grid} blocks, {CHAINS} chains a thread of {extent.passes * steps} steps; in every thread {compared}"
+    )
+
+
+def _generated(extent: Extent) -> np.ndarray:
+    """Return the sums of chains of a linear congruential generator, modulo 2^32: its map applied to itself."""
+    many, step, left = (1, 0), (MULTIPLIER, INCREMENT), _all_steps(extent)
+    while left:
+        if left % 2:
+            many = (step[0] * many[0] % WORD, (step[0] * many[1] + step[1]) % WORD)
+        step = (step[0] ** 2 % WORD, (step[0] * step[1] + step[1]) % WORD)
+        left //= 2
+    starts = CHAINS * LANES.astype(object) + CHAINS * (CHAINS - 1) // 2
+    return np.array([(many[0] * int(start) + CHAINS * many[1]) % WORD for start in starts], np.uint32)
+
+
+def _rotated(extent: Extent) -> np.ndarray:
+    """Return the exclusive or of words that were rotated by one bit a step."""
+    words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
+    by = extent.passes * STEPS // 2 % 32
+    turned = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
+    found: np.ndarray = np.bitwise_xor.reduce(turned, axis=1)
+    return found
+
+
+_ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
+_TURNED = each_block(_rotated, "uint32", "rotated")
+AT_REST = 0.6411857445  # where x = 2^-x
+EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
+
+
+def _rests(extent: Extent, look: Look) -> str | None:
+    got = look("out", 0, None, "float32")
+    away = np.abs(got - CHAINS * AT_REST)
+    worst = int(np.argmax(np.where(np.isfinite(away), away, np.inf)))
+    return None if away[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {got[worst] / CHAINS:.7g}"
+
+
+HALF_A = 0xBF00  # -1.75 in float16: the map x * x - 1.75 stays between -1.75 and 1.75
+
+
+def _quadratic(extent: Extent) -> np.ndarray:
+    """Return the sums of the words of two float16 after all steps, modulo 2^32.
+
+    A step is exact in float64 and rounded once, as the instruction does. The numbers are finite, so that a chain comes
+    back to one that it had: from there it goes round.
+    """
+    word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
+    x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
+    after = orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
+    words = after[:, 0].astype(np.uint64) | after[:, 1].astype(np.uint64) << np.uint64(16)
+    sums: np.ndarray = (words.reshape(WARP, CHAINS).sum(axis=1) % WORD).astype(np.uint32)
+    return sums[LANES]
+
+
+def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
+    """Return x after so many steps of x * x + a in float16."""
+    every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        wide = every.astype(np.float64)
+        following = (wide * wide + a.astype(np.float64)).astype(np.float16).view(np.uint16)
+    at = x.view(np.uint16)
+    while steps:  # the map of two, four, eight ... steps is the map of half as many, twice
+        if steps % 2:
+            at = following[at]
+        following = following[following]
+        steps //= 2
+    return np.ascontiguousarray(at).view(np.float16)
+
+
+# Tensor cores --------------------------------------------------------------------------------------------------------
+
+REGISTERS = 4  # of C, a lane
+CLOCKS = "clocks"  # the array that has the clocks of each thread's loop
+GROUP = 128  # threads that issue a wgmma together
+GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words of A's tile and of B's: rows of 128 bytes
+LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which is the least power"
+
+
+def _grown(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
+    """Return a check of each thread's sum of C, which grows from its start in every pass."""
+    return each_block(lambda e: np.full(THREADS, float(start + growth(e) * e.passes * A * B)), "float64")
+
+
+def _clocked(words: np.ndarray) -> Callable[[Extent], Arrays]:
+    return lambda e: {"words": words, "out": e.threads * 8, CLOCKS: e.threads * 8}
+
+
+def _products_of(extent: Extent, sides: str) -> str:
+    return (
+        f"mma.sync of {sides}, {extent.grid} blocks, {CHAINS} accumulators a warp, {extent.passes * MMA_STEPS} "
+        f"products each; {LEAST_POWER}"
+    )
+
+
+def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
+    """Return a product by warps: lanes load four words of A, then two of B; registers of C start at their number."""
+    fmas = MMA_STEPS * CHAINS * 16 * 8 * k
+    return Microbenchmark(
+        name,
+        name.replace("-", "_"),
+        Claim(fmas={opcode: fmas}, others=16),
+        arrays=_clocked(np.repeat(np.array([a] * 4 + [b] * 2, np.uint32), WARP)),
+        each=2 * fmas / WARP,
+        wrong=_grown(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
+        method=lambda e: _products_of(e, f"16 x 8 x {k}"),
+        least=(8, 0),
+        wanting=f"mma.sync of 16 x 8 x {k}",
+    )
+
+
+def _hopper(extent: Extent) -> bool:
+    return (9, 0) <= extent.scale.capability < (10, 0)
+
+
+def fp64_fmas(hopper: bool) -> int:
+    """Return the multiply-adds of a warp in a pass of float64 products, which have other sides on Hopper."""
+    return MMA_STEPS * CHAINS * (16 * 8 * 16 if hopper else 8 * 8 * 4)
+
+
+def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
+    """Return a product by warpgroups; its claim counts the multiply-adds of a group, as the instruction's sides do."""
+    fmas = GROUP_STEPS * 64 * 256 * k
+    registers = 64 * 256 // GROUP
+    return Microbenchmark(
+        name,
+        name.replace("-", "_"),
+        Claim(fmas={opcode: fmas}, others=24),
+        arrays=_clocked(np.repeat(np.array([a, b], np.uint32), GROUP_TILES)),
+        each=2 * fmas / GROUP,
+        wrong=_grown(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
+        method=lambda e: (
+            f"wgmma of 64 x 256 x {k} from shared memory, {e.grid} blocks, {e.passes * GROUP_STEPS} products a group "
+            f"of warps; {LEAST_POWER}"
+        ),
+        least=(9, 0),
+        most=(9, 0),
+        wanting="wgmma",
+    )
+
+
+TENSOR = (
+    # 2 and -1 in each format, as often as a word holds it.
+    _tensor("tensor-tf32", "HMMA", 8, 0x40000000, 0xBF800000),
+    _tensor("tensor-bf16", "HMMA", 16, 0x40004000, 0xBF80BF80),
+    _tensor("tensor-fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),
+    Microbenchmark(
+        "tensor-fp64",
+        "tensor_fp64",
+        Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, others=16),
+        arrays=_clocked(np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP)),
+        all_of=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
+        wrong=_grown(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)),
+        method=lambda e: _products_of(e, "16 x 8 x 16" if _hopper(e) else "8 x 8 x 4"),
+        least=(8, 0),
+        wanting="float64 on tensor cores",
+    ),
+    _tensor("tensor-int8", "IMMA", 32, 0x02020202, 0xFFFFFFFF),
+    _wgmma("wgmma-tf32", "HGMMA", 8, 0x40000000, 0xBF800000),
+    _wgmma("wgmma-bf16", "HGMMA", 16, 0x40004000, 0xBF80BF80),
+    _wgmma("wgmma-fp16", "HGMMA", 16, 0x40004000, 0xBC00BC00),
+    _wgmma("wgmma-int8", "IGMMA", 32, 0x02020202, 0xFFFFFFFF),
+)
+
+ALL = (
+    Microbenchmark(
+        "issue",
+        "issue_mixed",
+        Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, others=12),
+        arrays=lambda e: {"factors": np.ones(2, np.float32), "out": e.threads * 4, "rotated": e.threads * 4},
+        each=CHAINS * STEPS / WARP,
+        wrong=lambda e, look: _ISSUED(e, look) or _TURNED(e, look),
+        method=lambda e: "FFMA and SHF in turn, " + _chains_of(e, "both results compared", STEPS // 2),
+    ),
+    _chained(
+        "fp32", "fp32_fma", "FFMA", np.ones(2, np.float32), each_block(_counted(_all_steps, "float32"), "float32")
+    ),
+    _chained(
+        "fp64", "fp64_fma", "DFMA", np.ones(2), each_block(_counted(_all_steps, "float64"), "float64"), nbytes=8
+    ),
+    _chained(
+        "int32", "int32_mad", "IMAD", np.array([MULTIPLIER, INCREMENT], np.uint32), each_block(_generated, "uint32")
+    ),
+    _chained("xu", "xu_exp2", "MUFU.EX2", None, _rests, "the fixed point compared", each=1),
+    _chained(
+        "half2", "half2_fma", "HFMA2", np.array([HALF_A * 0x10001], np.uint32), each_block(_quadratic, "uint32"),
+        "the numbers compared bit by bit", each=4,
+    ),
+    *TENSOR,
+)  # fmt: skip

@@ -1,0 +1,207 @@
+"""A microbenchmark of `kernels_cu/ceilings.cu`: what it is launched with, what one launch does, what it must leave
+behind, and what its machine code must hold; and how large all of them are on a device.
+
+The numbers that the chapter defines are read from it. An array is named as the kernel's parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings.code import Claim
+from cudabench.occupancy import capability
+from cudabench.plan import chapters, constants
+from cudabench.records.launch import Launch, Source
+
+FILE = "ceilings.cu"
+
+
+@cache
+def source() -> Source:
+    """Return the chapter."""
+    return chapters.read(FILE)
+
+
+DEFINED = constants.Constants(constants.read(source().text), {}, itemsize=4)
+THREADS, WARP, VECTORS, CHAINS, STEPS, HOPS, ODD = (
+    DEFINED[name] for name in ("BDIMX", "WARP", "VECTORS", "CHAINS", "STEPS", "HOPS", "ODD")
+)
+VECTOR_BYTES = 16
+TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # that a block of a memory kernel moves in a turn
+WORD = 1 << 32
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the microbenchmarks are on a device.
+
+    sms: multiprocessors to fill. memory_bytes: of each array of the memory kernels. l2_bytes: of the L2. nodes: of the
+    chains in memory and in the L2. most_passes: of a loop. host_bytes: of the copies to the host. launches: of empty
+    kernels in a sample. empty_blocks: a multiprocessor, of a launch of those.
+    """
+
+    sms: int
+    memory_bytes: int
+    l2_bytes: int
+    memory_nodes: int
+    l2_nodes: int
+    most_passes: int
+    host_bytes: int = 256 << 20
+    launches: int = 400
+    empty_blocks: int = 4096
+    capability: tuple[int, int] = (9, 0)
+
+
+def on_gpu(sms: int, l2_bytes: int, free_bytes: int, compute_capability: str) -> Scale:
+    """Return the sizes for a GPU: memory arrays of 1 GiB, or what a quarter of the free memory holds."""
+    memory = min(1 << 30, max(free_bytes // 4, TILE_BYTES)) // TILE_BYTES * TILE_BYTES
+    return Scale(
+        sms, memory, l2_bytes or 4 << 20, memory_nodes=8192, l2_nodes=8192, most_passes=1 << 14,
+        host_bytes=min(256 << 20, memory), capability=capability(compute_capability),
+    )  # fmt: skip
+
+
+def in_simulator(architecture: str) -> Scale:
+    """Return the smallest sizes at which every part of a kernel runs."""
+    return Scale(
+        2, 4 * TILE_BYTES, 8 * TILE_BYTES, memory_nodes=64, l2_nodes=64, most_passes=2, host_bytes=1 << 16, launches=2,
+        empty_blocks=4, capability=capability(architecture),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One launch of a microbenchmark: its blocks, and the passes of its loop."""
+
+    scale: Scale
+    grid: int
+    passes: int
+
+    @property
+    def threads(self) -> int:
+        """All threads."""
+        return self.grid * THREADS
+
+
+# Returns part of an array that the launch left: name, first element, how many (None: all), as words unless another type
+# is named.
+Look = Callable[..., np.ndarray]
+Arrays = Mapping[str, np.ndarray | int]
+
+
+@dataclass(frozen=True)
+class Microbenchmark:
+    """One ceiling that a kernel of the chapter measures.
+
+    arrays: by name what an array holds, or how many bytes it has where a launch fills it, in the order of their
+    addresses: the simulator numbers a launch's arrays by those, so one that holds pointers comes first. They are the
+    first arguments of the kernel; `numbers` follow, and the passes; or `given` are all its arguments. before: launches
+    that fill arrays once. each: what a thread does in a pass, bytes, operations, or the hops whose latencies add up;
+    or `all_of` is what a launch does. wrong: a sentence about what the launch left, None where it is right. behind:
+    launches that help to look at that. zeroed: arrays that are set to zero before each launch, and again before those
+    behind it. blocks: 'fill', as many as the card holds at once; 'cover', one for each tile or as many as fill,
+    whichever is faster; 'one'; 'single', one of one thread; 'empty', so many that a block's own time counts. threads:
+    of a block. shared: bytes a block besides. cold: the L2 is flushed before each sample. least, most: the compute
+    capabilities that have its instruction, `wanting` what lacks elsewhere. vectors: of 16 bytes that a thread of a
+    memory kernel moves in a turn.
+    """
+
+    name: str
+    function: str
+    claim: Claim
+    arrays: Callable[[Extent], Arrays]
+    wrong: Callable[[Extent, Look], str | None]
+    method: Callable[[Extent], str]
+    each: float = 1.0
+    all_of: Callable[[Extent], float] | None = None
+    numbers: Callable[[Extent], Sequence[int]] = lambda extent: ()
+    given: Callable[[Extent], tuple[Any, ...]] | None = None
+    before: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
+    behind: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
+    zeroed: tuple[str, ...] = ()
+    blocks: str = "fill"
+    passes: Callable[[Scale], int | None] = lambda scale: None  # None: as many as fill a sample
+    cold: bool = False
+    least: tuple[int, int] = (7, 0)
+    most: tuple[int, int] | None = None
+    wanting: str = ""
+    vectors: int = VECTORS
+    threads: int = THREADS
+    shared: Callable[[Scale], int] = lambda scale: 0
+
+    def amount(self, extent: Extent) -> float:
+        """Return what a launch does."""
+        return self.all_of(extent) if self.all_of else self.each * extent.threads * extent.passes
+
+    def tiles(self, scale: Scale) -> int:
+        """Return the blocks that move an array in one turn each."""
+        return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
+
+    def lack(self, compute_capability: str) -> str | None:
+        """Return why a card of a compute capability has not its instruction; None where it has."""
+        own = capability(compute_capability)
+        if own >= self.least and (self.most is None or own <= self.most):
+            return None
+        least = ".".join(map(str, self.least))
+        of = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
+        return f"{self.wanting} {of}; this card has {compute_capability}"
+
+    def launch(self, extent: Extent) -> Launch:
+        """Return the launch that is timed."""
+        if self.given:
+            arguments = self.given(extent)
+        else:
+            arguments = (*self.arrays(extent), *map(np.uint32, self.numbers(extent)), np.uint32(extent.passes))
+        block = 1 if self.blocks == "single" else self.threads
+        return Launch(self.function, (extent.grid, 1, 1), (block, 1, 1), arguments, self.shared(extent.scale))
+
+
+def bytes_of(content: np.ndarray | int) -> int:
+    """Return the bytes of an array."""
+    return content if isinstance(content, int) else content.nbytes
+
+
+def blank(name: str) -> Ceiling:
+    """Return a ceiling of which nothing is known yet."""
+    kind = KINDS[name]
+    return Ceiling(name, kind.group, None, kind.unit)
+
+
+# What a launch must leave --------------------------------------------------------------------------------------------
+
+
+def pattern(first: int, count: int) -> np.ndarray:
+    """Return the words of the pattern that `memory_write` writes, from word `first`."""
+    with np.errstate(over="ignore"):
+        words: np.ndarray = np.arange(first, first + count, dtype=np.uint32) * np.uint32(ODD) + np.uint32(1)
+    return words
+
+
+def pattern_sum(first: int, count: int) -> int:
+    """Return the sum of those words, modulo 2^32."""
+    return (count + ODD * (count * first + count * (count - 1) // 2)) % WORD
+
+
+def differs(what: str, got: float, expected: float) -> str | None:
+    """Return a sentence where a number is not the expected one."""
+    return None if got == expected else f"{what} is {got:.10g}, not {expected:.10g}"
+
+
+def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str = "out") -> Callable[..., str | None]:
+    """Return a check of an array that holds a number a thread, the same in every block."""
+
+    def wrong(extent: Extent, look: Look) -> str | None:
+        got, right = look(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)
+        bad = np.argwhere(got != right)
+        if not len(bad):
+            return None
+        block, thread = (int(place) for place in bad[0])
+        return differs(f"thread {thread} of block {block}", got[block, thread].item(), right[thread].item())
+
+    return wrong

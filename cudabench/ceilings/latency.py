@@ -1,0 +1,206 @@
+"""The microbenchmarks of latencies, of atomics and of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cudabench.ceilings.benchmark import (
+    DEFINED,
+    HOPS,
+    THREADS,
+    WARP,
+    WORD,
+    Extent,
+    Look,
+    Microbenchmark,
+    Scale,
+    differs,
+    each_block,
+)
+from cudabench.ceilings.code import Claim
+from cudabench.errors import UsageError
+from cudabench.occupancy import multiprocessor
+from cudabench.records.launch import Launch
+
+NODES = DEFINED["NODES"]
+LINE_BYTES = 128
+ADDEND = 3  # of the atomics
+NEWEST = "10.0"  # whose multiprocessors stand for those that the table lacks
+
+
+@cache
+def chain(nodes: int, seed: int = 1) -> np.ndarray:
+    """Return a chain through all nodes in random order that comes back to node 0: next[i] follows node i."""
+    order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(nodes - 1)]).astype(np.uint32)
+    following = np.empty(nodes, np.uint32)
+    following[order] = np.roll(order, -1)
+    return following
+
+
+def reached(following: np.ndarray, hops: int) -> int:
+    """Return the node that so many hops from node 0 lead to."""
+    node = 0
+    for _ in range(hops % len(following)):
+        node = int(following[node])
+    return node
+
+
+def _hops(extent: Extent) -> int:
+    """Return the hops of a chase, or the additions of a lane."""
+    return extent.passes * HOPS
+
+
+def _chased(
+    name: str,
+    nodes: Callable[[Scale], int],
+    spacing: Callable[[Scale], int],
+    passes: Callable[[Scale], int | None],
+    method: str,
+    *,
+    cold: bool = False,
+) -> Microbenchmark:
+    def link(extent: Extent) -> Launch:
+        count, apart = nodes(extent.scale), spacing(extent.scale)
+        arguments = ("next", "nodes", np.uint32(count), np.uint32(apart))
+        return Launch("link_chain", (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments)
+
+    def wrong(extent: Extent, look: Look) -> str | None:
+        expected = reached(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
+        return differs("the chase ends at byte", int(look("end", 0, 1, "uint64")[0]), expected)
+
+    return Microbenchmark(
+        name,
+        "global_chase",
+        Claim({"LDG.64": HOPS}, others=4),
+        arrays=lambda e: {"nodes": nodes(e.scale) * spacing(e.scale), "next": chain(nodes(e.scale)), "end": 8},
+        given=lambda e: ("nodes", "end", np.uint32(e.passes)),
+        before=lambda e: (link(e),),
+        all_of=_hops,
+        wrong=wrong,
+        method=lambda e: (
+            f"one thread, {_hops(e)} dependent loads of a random chain of {nodes(e.scale)} nodes, "
+            f"{spacing(e.scale)} bytes apart, {method}; where it ends compared"
+        ),
+        blocks="single",
+        passes=passes,
+        cold=cold,
+    )
+
+
+def _own_word(extent: Extent) -> np.ndarray:
+    return np.full(THREADS, _hops(extent) * ADDEND % WORD, np.uint32)
+
+
+_SPREAD = np.arange(THREADS, dtype=np.uint32)
+
+
+def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
+    """Return additions by some lanes of each warp, to one word or each to its own."""
+    words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
+    place = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
+    return Microbenchmark(
+        name,
+        function,
+        Claim({opcode: HOPS}, others=4),
+        arrays=lambda e: {"place": place, words: e.threads * 4},
+        numbers=lambda e: (ADDEND,),
+        zeroed=(words,) if words == "words" else (),
+        each=lanes * HOPS / WARP,
+        wrong=wrong,
+        method=lambda e: (
+            f"{e.threads // WARP} warps, {lanes} lane{'s' if lanes > 1 else ''} each, {_hops(e)} additions a lane; the "
+            "sums compared"
+        ),
+    )
+
+
+def _empty(
+    name: str, method: str, amount: Callable[[Extent], float] = lambda extent: 1.0, **how: Any
+) -> Microbenchmark:
+    return Microbenchmark(
+        name,
+        "empty",
+        Claim({"EXIT": 1}, others=2, loop=False),
+        arrays=lambda e: {},
+        given=lambda e: (),
+        all_of=amount,
+        wrong=lambda e, look: None,
+        method=lambda e: method.format(launches=e.scale.launches, blocks=e.grid),
+        passes=lambda scale: 1,
+        **{"blocks": "single", **how},
+    )
+
+
+def _over_half(scale: Scale) -> int:
+    """Return bytes of shared memory of which a multiprocessor has not twice as many."""
+    try:
+        return multiprocessor(scale.capability).shared_bytes // 2 + 1024
+    except UsageError:  # a card that is newer than the table
+        return multiprocessor(NEWEST).shared_bytes // 2 + 1024
+
+
+def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
+    """Return a launch of empty blocks: how many a second, or the time of one where one at a time is on an SM."""
+    what = f"{{blocks}} empty blocks of {warps * WARP} threads"
+    how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
+    if alone:
+        method = f"{what}, one at a time on a multiprocessor by their shared memory"
+        return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
+    return _empty(name, f"{what}, as many at a time as fit", lambda e: float(e.grid), **how)
+
+
+ALL = (
+    # One round, but for a pass that would end where it began; over what the L2 holds, which is flushed besides.
+    _chased(
+        "memory-latency",
+        lambda s: s.memory_nodes,
+        lambda s: max(LINE_BYTES, min(s.memory_bytes, 256 << 20) // s.memory_nodes // LINE_BYTES * LINE_BYTES),
+        lambda s: s.memory_nodes // HOPS - 1,
+        "the L2 flushed before each sample",
+        cold=True,
+    ),
+    _chased(
+        "l2-latency",
+        lambda s: s.l2_nodes,
+        lambda s: max(LINE_BYTES, min(256, s.l2_bytes // 4 // s.l2_nodes) // LINE_BYTES * LINE_BYTES),
+        lambda s: None,
+        "past the L1",
+    ),
+    Microbenchmark(
+        "shared-latency",
+        "shared_chase",
+        Claim({"LDS": HOPS}, others=4),
+        arrays=lambda e: {"next": chain(NODES), "end": 4},
+        all_of=_hops,
+        wrong=lambda e, look: differs(
+            "the chase ends at node", int(look("end", 0, 1)[0]), reached(chain(NODES), _hops(e))
+        ),
+        method=lambda e: (
+            f"one thread, {_hops(e)} dependent loads of a random chain of {NODES} words; where it ends compared"
+        ),
+        blocks="one",
+    ),
+    _atomic(
+        "global-atomic-same",
+        "global_atomic_same",
+        lambda e, look: differs("the word", int(look("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
+        lanes=1,
+    ),
+    _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
+    _atomic(
+        "shared-atomic-same", "shared_atomic", each_block(lambda e: _own_word(e) * THREADS * (_SPREAD == 0), "uint32")
+    ),
+    _atomic("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
+    _empty(
+        "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
+    ),
+    _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
+    _empty("launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"),
+    _empty_blocks("block-turn", 1, alone=True),
+    _empty_blocks("block-turn-full", 32, alone=True),
+    _empty_blocks("block-rate", 1, alone=False),
+)

@@ -1,0 +1,339 @@
+"""A case in the simulator for its counts: limits of its launches by the machine code and a card, and what a GPU has
+measured, counted on a sample of the blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import NamedTuple
+
+from cudabench import simulator
+from cudabench.cards.load import Card, like
+from cudabench.compile import nvdisasm
+from cudabench.compile.record import Compiled
+from cudabench.compile.sass import Function
+from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, poisoned, scratch
+from cudabench.errors import CudabenchError
+from cudabench.explain import drawings, lower_bounds, machine_code, merged, recorded
+from cudabench.explain.card_rates import launch_of
+from cudabench.explain.code_copies import Executions
+from cudabench.measure.context import constants_of
+from cudabench.measure.count_records import access_rows
+from cudabench.occupancy import occupancy
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Buffer, Case, Operation, Problem, Settings
+from cudabench.records.results import CardLimits, Counted, DeviceInfo, Limit, MachineCode, Result, Watch
+from cudabench.results.warnings import warning
+
+Issued = dict[str, dict[int, tuple[int, int]]]
+
+COUNTING_S = 60.0  # after which a kernel stays without counts
+# What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
+# take no longer than that, by what the one before it took; the last one longer where blocks differ.
+SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
+EVEN, UNEVEN_S = 0.9, 60.0
+
+
+class Kernel(NamedTuple):
+    """A kernel that a case launches: its part of the case, what that was compiled to, its function and PTX entry."""
+
+    part: Case
+    loaded: Loaded
+    function: str
+    entry: str
+
+    @property
+    def compiled(self) -> Compiled:
+        """What its source was compiled to."""
+        return self.loaded.compiled
+
+    @property
+    def code(self) -> tuple[Function, ...]:
+        """Its machine code; nothing without a cubin or nvdisasm."""
+        if self.compiled.cubin is None or nvdisasm.path() is None:
+            return ()
+        return nvdisasm.functions(self.compiled.cubin, self.entry)
+
+
+def kernels(device: SimDevice, case: Case) -> list[Kernel]:
+    """Return the kernels that a case launches, each once."""
+    return [
+        Kernel(part, loaded, function, loaded.compiled.entry(function))
+        for part in case.parts
+        for loaded in [device.load(part)]
+        for function in dict.fromkeys(launch.function for launch in part.launches)
+    ]
+
+
+def arrays_of(buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool) -> Arrays:
+    """Return the arrays of a problem: inputs, and poison where a kernel has to write. kept: what is only read is needed
+    as it is, and not copied."""
+    arrays: Arrays = {}
+    for buffer in buffers:
+        if buffer.role == "in" and kept:
+            arrays[buffer.name] = inputs[buffer.name].view()
+            arrays[buffer.name].flags.writeable = False
+        elif buffer.role in ("in", "inout"):
+            arrays[buffer.name] = inputs[buffer.name].copy()
+        elif buffer.role == "scratch":
+            arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
+        else:
+            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison)
+    return arrays
+
+
+def merged_in(device: SimDevice, case: Case) -> Issued:
+    """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
+    return {
+        one.function: merged.merge(one.code, one.compiled.lines, one.loaded.program.lines(one.entry)).issued()
+        for one in kernels(device, case)
+        if one.code
+    }
+
+
+def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
+    """Return a run whose accesses are those of the machine code, where ptxas moved loads behind a branch."""
+    accesses = run.report.accesses
+    for one in kernels(device, case):
+        executions = run.report.executed.get(one.entry)
+        if executions and one.code:
+            accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
+    return replace(run, report=run.report._replace(accesses=accesses))
+
+
+def described(
+    device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
+) -> MachineCode | None:
+    """Return the record of a case's machine code with what of it ran; None without any."""
+    images: dict[bytes, machine_code.Image] = {}
+    for one in kernels(device, case):
+        if (cubin := one.compiled.cubin) is not None:
+            own = machine_code.Kernel(one.entry, executed.get(one.entry))
+            before = images[cubin].kernels if cubin in images else ()
+            images[cubin] = machine_code.Image(cubin, [*before, own], one.compiled.lines)
+    ptx = "\n".join(device.load(part).compiled.ptx for part in case.parts)
+    record = machine_code.describe_all([*images.values()], device.architecture, ptx)
+    return record and replace(record, inexact=machine_code.inexact([*images.values()], accesses))
+
+
+def sampled(
+    device: SimDevice,
+    case: Case,
+    operation: Operation,
+    problem: Problem,
+    inputs: Arrays,
+    *,
+    seconds: float,
+    progress: Callable[[float], None] = lambda fraction: None,
+    trace: Watch = False,
+) -> Run:
+    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away. `trace` keeps single
+    accesses.
+
+    Errors as `SimDevice.run`.
+    """
+    arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
+    merged_there = merged_in(device, case)
+    case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
+    run: Run | None = None
+    end, took, ran = time.monotonic() + seconds, 0.0, 1
+    for threads, blocks, most_s in SAMPLES:
+        grows = max(_threads(case, threads, blocks) / ran, 1.0)
+        if run is not None:
+            footprints = [one.report.footprint for one in run.launched]
+            uneven = any(one is not None and lower_bounds.sure(one.parts) < EVEN for one in footprints)
+            if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
+                break
+        device.reset(case)
+        start = time.monotonic()
+        run = device.run(
+            case,
+            arrays,
+            trace=trace,
+            progress=progress,
+            merged=merged_there,
+            seconds=end - start,
+            footprint=True,
+            sample=(threads, blocks),
+        )
+        took, ran = time.monotonic() - start, _threads(case, threads, blocks)
+    assert run is not None
+    return run
+
+
+def _threads(case: Case, threads: int, blocks: int) -> int:
+    """Return the threads of a case that run in a sample."""
+    return sum(
+        min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
+        for launch in case.launches
+    )
+
+
+def limits_of(
+    device: SimDevice, case: Case, run: Run, card: Card, settings: Settings, moved: int | None
+) -> tuple[Limit, ...]:
+    """Return the limits of a case that ran in the simulator with its footprints; moved: bytes that must move, if known.
+
+    Without nvdisasm the machine code is not read, and what it decides is left out.
+    """
+    return lower_bounds.lower_bounds(work_of(device, case, run), card, cache=settings.cache, moved=moved)
+
+
+def by_card(
+    device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
+) -> tuple[CardLimits, ...]:
+    """Return the limits of such a case on each of several cards of its architecture."""
+    work = work_of(device, case, run)
+    return tuple(
+        CardLimits(
+            card.key,
+            card.title,
+            card.source == "measured",
+            launch_of(card, settings.cache),
+            card.per_hour,
+            lower_bounds.lower_bounds(work, card, cache=settings.cache, moved=moved),
+        )
+        for card in cards
+    )
+
+
+def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
+    """Return what the launches of a case did, by kind of launch."""
+    by_function = {one.function: one for one in kernels(device, case)}
+    found = []
+    for launched in run.launched:
+        launch = launched.launch
+        one = by_function[launch.function]
+        needs = one.compiled.resources[one.entry]
+        shared = needs.shared_bytes + launch.shared_bytes
+        fits = occupancy(device.architecture, prod(launch.block), needs.registers, shared, barriers=needs.barriers)
+        found.append(
+            lower_bounds.Work(
+                one.entry, launch.grid, launch.block, launched.times, launched.report, one.code, one.compiled.lines,
+                fits.blocks_per_sm,
+            )
+        )  # fmt: skip
+    return found
+
+
+@dataclass
+class Counting:
+    """Counts the kernels of one series; the inputs of a problem are made once. `until`: when the run's time is over."""
+
+    operation: Operation
+    settings: Settings
+    until: float | None = None
+    _devices: dict[str, SimDevice] = field(default_factory=dict)
+    _problem: Problem | None = None
+    _inputs: Arrays = field(default_factory=dict)
+
+    def limited(
+        self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
+    ) -> Result:
+        """Return a measured result with accesses, executed machine code, limits and what a page draws; its times stay
+        as they are.
+
+        Where it cannot be counted, with a warning that says why.
+        """
+        try:
+            return self._limited(result, case, device, progress)
+        except CudabenchError as error:
+            told = warning("uncounted", reason=str(error).rstrip("."))
+            return replace(result, warnings=(*result.warnings, told))
+
+    def _limited(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
+        seconds = COUNTING_S
+        if self.until is not None:
+            seconds = min(seconds, self.until - time.monotonic())
+        if seconds <= 0:
+            raise CudabenchError(f"--budget {self.settings.budget:g} s was spent before its turn")
+        card = like(device)
+        if not card.device.sm_count or not card.sm_hz:
+            raise CudabenchError(f"{device.name} does not tell its multiprocessors and their clock")
+        architecture = "sm_" + device.compute_capability.replace(".", "")
+        simulated = self._devices.setdefault(architecture, SimDevice(architecture))
+        if case.problem != self._problem:
+            self._problem, self._inputs = case.problem, self.operation.inputs(case.problem)
+        run = sampled(
+            simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
+            trace=recorded.watch(case),
+        )  # fmt: skip
+        found = limits_of(simulated, case, run, card, self.settings, result.bytes)
+        report = simulator.merge(launched.report for launched in run.launched)
+        accesses, counts = _scaled(run)
+        rows = access_rows(accesses, report, case, simulated.blocks(case))
+        ran = described(simulated, case, counts, accesses)
+        code, same = _merged(result.machine_code, ran)
+        result = self._recorded(result, simulated, case, run, counts, same)
+        footprints = [one.report.footprint for one in run.launched if one.report.footprint]
+        on = Counted(
+            blocks=sum(each.ran for each in footprints),
+            of=sum(each.blocks for each in footprints),
+            same_code=same,
+            instructions_executed=ran.instructions_executed if ran else None,
+            inexact=ran.inexact if ran else None,
+        )
+        return replace(result, access=rows, machine_code=code, limits=found, limits_on=card.title, counted=on)
+
+    def _recorded(
+        self,
+        result: Result,
+        device: SimDevice,
+        case: Case,
+        run: Run,
+        counts: Mapping[str, Executions],
+        same: bool | None,
+    ) -> Result:
+        """Return the result with what a page draws; of code that was not measured the counts by line, not the code."""
+        lines = recorded.lines([(part, device.load(part).compiled) for part in case.parts], counts)
+        if same is False:
+            lines = tuple(replace(line, code=()) for line in lines)
+        result = replace(result, lines=lines or None)
+        if run.report.trace:
+            tiles = drawings.tiles(run.report, case)
+            result = replace(
+                result,
+                banks=recorded.banks(run.report.trace, tiles),
+                steps=recorded.steps(run.report.trace, case, self.operation.buffers(case.problem), tiles),
+            )
+        return result
+
+
+def _scaled(run: Run) -> tuple[list[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
+    """Return the accesses of all launches, and by entry how often each PTX line ran, each as many times as blocks stand
+    behind those that ran."""
+    accesses: dict[object, simulator.Access] = {}
+    counts: dict[str, dict[int, simulator.Executed]] = {}
+    for launched in run.launched:
+        footprint = launched.report.footprint
+        assert footprint is not None
+        scale = footprint.blocks / footprint.ran
+        for row in launched.report.accesses:
+            own = row.times(scale)
+            have = accesses.get(own.key)
+            accesses[own.key] = own if have is None else have.plus(own)
+        for entry, executed in launched.report.executed.items():
+            found = counts.setdefault(entry, {})
+            for line, times in executed.items():
+                each = simulator.Executed(*(round(count * scale) for count in times))
+                found[line] = each if line not in found else found[line].plus(*each)
+    return list(accesses.values()), counts
+
+
+def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
+    """Return the record of the code that was measured, with what of it ran, and whether it is what was counted; as it
+    is where the compiler for the GPU made other code than the simulator's."""
+    if measured is None or counted is None:
+        return measured, None
+    if counted.sha256 != measured.sha256:
+        return measured, False
+    executed = replace(
+        measured,
+        instructions_executed=counted.instructions_executed,
+        threads_per_instruction=counted.threads_per_instruction,
+        pipes=counted.pipes,
+        inexact=counted.inexact,
+    )
+    return executed, True

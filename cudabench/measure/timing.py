@@ -1,0 +1,205 @@
+"""Samples of a kernel beside those of a copy, or of two kernels in turn, until they are enough.
+
+Samples come in groups of random length at places of the memory in random order. Beside one kernel a copy of the same
+bytes is timed. Two kernels are bound to the same buffers, so that inputs, addresses and streams are the same: what
+differs between them is the kernels. Their samples come in pairs, in an order drawn anew for each. What clocks,
+temperature and neighbours do to the card falls on both alike, and what comes first in a pair says nothing. Between two
+samples all that kernels write is poisoned or set back, and every output is held against the reference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudabench.devices.protocol import Work
+from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
+from cudabench.measure.sampling import (
+    WARM_UP_S,
+    SmClock,
+    enough,
+    hot_runs,
+    shortened,
+    slower_inputs,
+    timing_warnings,
+    warm_up,
+)
+from cudabench.records.results import Timing, Warning
+from cudabench.results import stats
+from cudabench.results.ab import settled
+from cudabench.results.warnings import warning
+
+if TYPE_CHECKING:
+    from cudabench.measure.gpu_run import GpuRun, Subject
+
+GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
+MAX_GROUP = 16
+CLOCK_DROP = 0.05
+
+
+class Sampler:
+    """Samples of the kernels of a run, one or two, which are bound to its places. `timings`, each with its warnings,
+    and `copy` are what came of them."""
+
+    def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
+        self.run, self.device, self.settings = run, run.device, shortened(run.settings, run.until)
+        self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
+        for one in own:
+            one.befores, one.samples = run.befores(one), []
+        self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
+        self.runs = self.copy_runs = 1
+        self.of_place: list[int] = []
+        self.copies: list[float] = []
+        watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
+        self.others = Others(self.sites, run.random, watched)
+
+    def sample(self) -> None:
+        """Warm up and sample; WrongOutput where a sample's output is wrong. Leaves an output of a kernel that is alone
+        at each site."""
+        self._warm_up_all()
+        self.clock = SmClock(self.device.sm_clock_mhz)
+        for one in self.own:
+            one.check.start()
+        self._until_enough()
+        self.device.use_stream(0)
+        self._check_touched(range(len(self.sites)))
+        if not self.pair:
+            for turn in set(range(len(self.sites))) - set(self.of_place):  # time was up before; a copy may lie there
+                self.run.launch(self.own[0], self.sites[turn])
+        self.timings = self._timings()
+        places = len(self.sites)
+        self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
+
+    def _warm_up_all(self) -> None:
+        """Have the clocks up, and find how many runs make a sample."""
+        hot = self.settings.cache == "hot"
+        budget_s = WARM_UP_S if self.settings.max_time else 0.0
+        for one in self._in_turn():
+            one.typical = self._warm_up(one.sites[0].work, one.befores[0], budget_s)
+        if hot and all(one.may_repeat() for one in self.own):
+            self.runs = hot_runs(min(one.typical for one in self.own))
+        for one in self._in_turn() if self.runs > 1 else ():
+            if self._first_turned_runs(one):
+                # Again: the references took their time.
+                self._warm_up(one.sites[0].work, one.befores[0], WARM_UP_S)
+        if self.copies_of[0] is not None:
+            typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
+            self.copy_runs = hot_runs(typical) if hot else 1
+
+    def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
+        for at in order or range(len(self.own)):
+            self.run.at = at
+            yield self.own[at]
+
+    def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
+        def sample() -> float:
+            self.run.progress("warming up", 0)
+            return self.device.sample([work], self.settings.cache, before)
+
+        return warm_up(sample, budget_s)
+
+    def _until_enough(self) -> None:
+        settings, random = self.settings, self.run.random
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(one.typical for one in self.own) * self.runs))))
+        inputs = {id(site.inputs) for site in self.sites}
+        first, *second = [one.samples for one in self.own]
+        start = time.monotonic()
+        stop = False
+        while not stop:
+            group = random.randint((most + 1) // 2, most)
+            for turn in random.sample(range(len(self.sites)), len(self.sites)):
+                self._group(turn, group)
+                self.elapsed = time.monotonic() - start
+                # Every place has its say or, where time is up, every set of inputs: a kernel may know one of them.
+                reached = {id(self.sites[at].inputs) for at in self.of_place}
+                if self.elapsed >= settings.max_time and reached == inputs:
+                    break
+            elapsed = self.elapsed
+            stop = settled(first, second[0], elapsed, settings) if second else enough(first, elapsed, settings)
+            self.run.at = 0
+            self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
+
+    def _group(self, turn: int, group: int) -> None:
+        """Take a group of samples of everything at a place."""
+        run, cache = self.run, self.settings.cache
+        self.device.use_stream(turn)
+        self._check_touched([turn])
+        if (copy := self.copies_of[turn]) is not None:
+            self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
+        for one in self._in_turn() if self.runs > 1 else ():
+            self._stop_anywhere(one, turn)
+        for left in range(group - 1, -1, -1):
+            for one in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
+                site = one.sites[turn]
+                one.samples.append(self.device.sample(site.works(self.runs), cache, one.befores[turn]))
+                # A look at the output is none at warm caches.
+                if (cache == "cold" or left == 0) and (found := one.check.timed(site)):
+                    inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
+                    number = len(one.samples)
+                    raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
+            self.of_place.append(turn)
+        self.others.leave(turn)
+        self.clock.look(len(self.of_place))
+
+    def _check_touched(self, turns: Iterable[int]) -> None:
+        if self.others.touched(turns):
+            raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
+
+    def _turned(self, one: Subject, site: Site) -> Site | None:
+        """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
+        return site.turned if self.run.operation.turnable and not one.case.source.builtin else None
+
+    def _first_turned_runs(self, one: Subject) -> bool:
+        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
+        and tell whether there are any; WrongOutput where an output is wrong."""
+        self.run.progress("verifying", 0)
+        turned = [found for site in one.sites if (found := self._turned(one, site))]
+        for site in {id(site.inputs): site for site in turned}.values():
+            self.run.launch(one, site)
+            self.run.raise_if_wrong(one, one.check.in_full(site, "before")[0])
+        return bool(turned)
+
+    def _stop_anywhere(self, one: Subject, turn: int) -> None:
+        """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
+        what that one leaves against the reference; WrongOutput where it is wrong.
+
+        Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
+        the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
+        """
+        if one.case.source.builtin:
+            return
+        site = one.sites[turn]
+        last = self.run.random.choice([site, self._turned(one, site) or site])
+        launches = self.run.random.randint(1, self.runs)
+        self.device.sample(site.works(launches, last), self.settings.cache, one.befores[turn])
+        if found := one.check.timed(last):
+            raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
+
+    def _timings(self) -> list[tuple[Timing, list[Warning]]]:
+        """Return what the samples of each kernel say, and what they say against themselves."""
+        clocks, clock_after = self.clock.beside(len(self.of_place))
+        of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
+        notes: list[list[Warning]] = []
+        kept = [*range(len(self.of_place))]
+        for one in self.own:
+            slower, said = slower_inputs(one.samples, of_set)
+            notes.append(said)
+            # The samples on the slower inputs count: of a pair's for both.
+            chosen = set(slower)
+            kept = [at for at in kept if at in chosen] or kept
+        found = []
+        for one, said in zip(self.own, notes, strict=True):
+            timing = stats.summarize(
+                [one.samples[at] for at in kept],
+                self.settings.cache,
+                self.runs,
+                len(self.sites),
+                [self.of_place[at] for at in kept],
+                [clocks[at] for at in kept] if clocks else (),
+            )
+            said += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
+            if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
+                said.append(warning("clocks", before=self.clock.first, after=clock_after))
+            found.append((timing, said))
+        return found

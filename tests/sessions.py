@@ -1,0 +1,63 @@
+"""Sessions whose results are invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cudabench.devices import Choice
+from cudabench.measure import session
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import DeviceInfo, Result
+
+
+def invent(
+    monkeypatch: pytest.MonkeyPatch,
+    device: Callable[[Choice], DeviceInfo],
+    result: Callable[[Invented, Case], Result],
+) -> list[Invented]:
+    """Replace sessions; return those that are begun, in their order."""
+    begun: list[Invented] = []
+
+    class Own(Invented):
+        def __init__(self, choice: Choice, settings: Settings, **how: Any) -> None:
+            super().__init__(choice, settings, **how)
+            self.info, self.invented = device(choice), result
+            begun.append(self)
+
+    monkeypatch.setattr(session, "Session", Own)
+    return begun
+
+
+class Invented(session.Session):
+    """A session that runs nothing; `ran` are the cases that it had, `known` is the CPU's time when it began."""
+
+    info: DeviceInfo
+    invented: Callable[[Invented, Case], Result]
+
+    def __init__(self, choice: Choice, settings: Settings, **how: Any) -> None:
+        super().__init__(choice, settings, **how)
+        self.how, self.known = how, self.cpu
+        self.ran: list[Case] = []
+        self.closed = False
+
+    def _start(self) -> None:
+        self._know(self.info)
+
+    def _begin(self, cases: Any) -> None:
+        self._start()
+
+    def ask(self, order: Any, lost: Any, end: float = 0.0) -> Any:
+        """Return what is invented."""
+        (case,) = order.cases
+        self._working(case.kernel, "timing", 0.5)
+        self.ran.append(case)
+        found = self.invented(self, case)
+        self._finished(f"said by {case.kernel}")
+        return found
+
+    def end(self) -> None:
+        """Note it."""
+        self.closed = True
