@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +15,9 @@ from cudabench.records.launch import dim_text
 from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
 from cudabench.records.revisions import CodeDifference
 from cudabench.results import compare, units
-from cudabench.views import headlines
-from cudabench.views.plot import Quantity, quantities
-from cudabench.views.report import roofline, samples, source
+from cudabench.views import headlines, roofline
+from cudabench.views.quantities import Quantity, copy_of, quantities
+from cudabench.views.report import samples, source
 
 MOST_DETAILED = 40  # kernels that have a section of their own
 MOST_ROWS = 640  # lines of source in all
@@ -573,9 +572,9 @@ def _ladder(
     values = [value for r in results if quantity and (value := quantity.value(r)) is not None]
     lines: list[tuple[str, float, str]] = []
     if quantity and quantity.name.startswith("bandwidth"):
-        copies = [r.copy_gbps for r in results if r.copy_gbps]
-        if copies:
-            lines.append(("copy", statistics.median(copies), "copy"))
+        copy = copy_of(results)
+        if copy:
+            lines.append(("copy", copy, "copy"))
         devices = [file.device_of(result) for file in files for result in file.results if result.time]
         peaks = {device.peak_gbps: device for device in devices if device and device.peak_gbps}
         for peak, device in peaks.items():
