@@ -18,7 +18,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import Branch, Counted, Hazard, Imbalance, Limit, Result, Step
 from cudabench.records.revisions import CodeDifference
 from cudabench.views import plot, quantities, report, roofline
-from cudabench.views.report import content, embedded, samples, source
+from cudabench.views.report import content, embedded, kernels, samples, source
 from tests.conftest import Ran
 from tests.reports import H200, HOSTILE, SAMPLES, hostile, ladder, timed
 
@@ -303,7 +303,7 @@ def test_what_holds_up_a_launch_is_said() -> None:
     first = ladder().results[0]
     branch = Branch(9, "if (x)", 8, 8, 0.5, 100, 4.0, "spread this work over its lanes")
     heavy = Imbalance(64, (3, 0, 0), 900, 300.0, 4, True, 9, "if (x)", 0.8, "block (3, 0, 0) executes 3 times the mean")
-    said = content.advice(replace(first, branches=(branch,), imbalance=heavy))
+    said = kernels.advice(replace(first, branches=(branch,), imbalance=heavy))
     assert ("line 9", branch.advice) in said
     assert said[-1] == ("blocks", heavy.advice)
     page = report.page([replace(ladder(), results=[replace(first, imbalance=heavy)])], ["x.json"])

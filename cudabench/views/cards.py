@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from cudabench.cards.load import Card
 from cudabench.explain import verdict
 from cudabench.explain.limits import NAMES
-from cudabench.measure import sweep
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CardLimits, CpuTime, Limit, Result
-from cudabench.results import units
+from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.text import line
 from cudabench.views.headlines import several_sizes
@@ -142,7 +141,7 @@ def table(
     _print(out, _columns(rows, label if several else None, heading), rows)
     if several:
         out.print()
-        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep.cost)} if ranked else {}
+        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
     below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
@@ -179,9 +178,9 @@ def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
     if not views:
         states = [result.status for result in results if result.device == f"sim:{card.architecture}"]
         return Row(card, None, 0, max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
-    best = sweep.best(views)[0]
-    least = sweep.cost(best)[0]
-    return Row(card, best, sum(sweep.cost(one)[0] <= least * SAME for one in views) - 1)
+    best = sweep_points.best(views)[0]
+    least = sweep_points.cost(best)[0]
+    return Row(card, best, sum(sweep_points.cost(one)[0] <= least * SAME for one in views) - 1)
 
 
 def _order(row: Row) -> tuple[bool, float]:

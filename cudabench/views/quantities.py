@@ -27,6 +27,11 @@ class Quantity:
     ideal: Callable[[Result], float | None] = lambda result: None
     more: bool = False
 
+    @property
+    def unit(self) -> str:
+        """The unit in its name, else the name."""
+        return self.name.rpartition(" in ")[2]
+
 
 BANDWIDTH = Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, more=True)
 GFLOPS = Quantity("GFLOP/s", lambda r: r.gflops, more=True)

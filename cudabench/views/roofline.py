@@ -4,7 +4,7 @@ Where an operation computes, the classic one (Williams, Waterman and Patterson 2
 over operations a byte that must move, so that a kernel lies above the memory's roof only if caches hold its data from
 launch to launch. Where it only moves data, the instruction roofline (Ding and Williams 2019): warp instructions a
 second over warp instructions a sector of 32 bytes that requests touch. Roofs are those that limits are priced by: the
-card's measured ceilings where they are known, else what its clocks and units allow; and the copy of the run beside them.
+card's measured ceilings where they are known, else what its clocks and units allow; and the copy of the run.
 """
 
 from __future__ import annotations

@@ -66,9 +66,14 @@ def names(runs: Sequence[Run]) -> list[list[str]]:
 
 
 def labels_of(runs: Sequence[Run]) -> list[str]:
-    """Return the runs' file names without folder and suffix where they stay apart, else as they are."""
-    stems = [Path(run.name).stem for run in runs]
-    return stems if len(set(stems)) == len(stems) else [run.name for run in runs]
+    """Return what to call runs: their files' short names."""
+    return short_names([run.name for run in runs])
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return file names without folder and suffix where they stay apart, else as they are."""
+    stems = [Path(name).stem for name in names]
+    return stems if len(set(stems)) == len(stems) else list(names)
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:

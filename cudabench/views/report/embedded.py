@@ -10,7 +10,7 @@ from typing import Any
 
 from cudabench import text
 from cudabench.explain.lines import by_line
-from cudabench.records.file import ResultsFile, parse
+from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result
 
 MOST_TEXT = 400  # characters of a text, where all else is left out already
@@ -128,7 +128,7 @@ STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
 def _dumped(file: ResultsFile) -> str:
     document = file.document()
     document["results"] = [_filled(result) for result in document["results"]]
-    return escaped(json.dumps(_finite(document), separators=(",", ":")))
+    return escaped(json.dumps(finite(document), separators=(",", ":")))
 
 
 def escaped(dumped: str) -> str:
@@ -141,12 +141,3 @@ def _filled(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _filled(item) for key, item in value.items() if item is not None}
     return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _finite(value: Any) -> Any:
-    """Return a document with NaN and infinities as the texts that the results file has for them."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
