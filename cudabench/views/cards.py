@@ -21,7 +21,6 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from cudabench.records.results import DeviceInfo
 
@@ -229,30 +228,26 @@ def _money(amount: float | None) -> str:
 
 
 def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    def width(column: Column[Row]) -> int:
+        return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
+
     kept = list(columns)
     for rank in (1, 2, 0):
-        if sum(_width(column, rows) + 2 for column in kept) - 2 <= out.width:
+        if sum(width(column) + 2 for column in kept) - 2 <= out.width:
             break
         kept = [column for column in kept if not rank or column.expendable != rank]
         if not rank:  # headings of two lines
             kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    out.print(_table(kept, rows, [{"wrong": "red", "failed": "red", "skipped": "dim"}.get(r.status, "") for r in rows]))
-
-
-def _width(column: Column[Row], rows: Sequence[Row]) -> int:
-    return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
-
-
-def _table(columns: Sequence[Column[Row]], rows: Sequence[Row], styles: Sequence[str]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
-    for row, style in zip(rows, styles, strict=True):
-        made.add_row(*(Text(column.text(row)) for column in columns), style=style)
-    return made
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in kept:
+        table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
+    for row in rows:
+        style = {"wrong": "red", "failed": "red", "skipped": "dim"}.get(row.status, "")
+        table.add_row(*(Text(column.text(row)) for column in kept), style=style)
+    out.print(table)
 
 
 def _every(

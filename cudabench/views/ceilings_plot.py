@@ -9,7 +9,7 @@ from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
 from cudabench.records.file import ResultsFile
 from cudabench.results import ceilings
-from cudabench.views.plot import COLOURS, HATCHES, shown
+from cudabench.views.figures import COLOURS, HATCHES, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

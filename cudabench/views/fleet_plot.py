@@ -10,7 +10,7 @@ from cudabench.errors import CudabenchError
 from cudabench.fleet.findings import Report
 from cudabench.records.fleet import Fleet
 from cudabench.text import line
-from cudabench.views.plot import MARKERS, new_figure, shown
+from cudabench.views.figures import MARKERS, new_figure, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,19 +20,14 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import ceilings, units
-from cudabench.text import line
-from cudabench.views import roofline
+from cudabench.views import ceilings_plot, roofline
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, new_figure, shown
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN = 7.2
-DPI = 150
-COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # of cards or files, apart for every kind of colour vision
-HATCHES = ("", "///", "...", "xxx")
-MARKERS = "osD^vP*X<>"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 
 
@@ -62,8 +57,6 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     if ceilings.all_ceilings(files, names):
         if kind:
             raise UsageError(f"--kind {kind} is of kernels, and the files hold ceilings: leave it out.")
-        from cudabench.views import ceilings_plot
-
         ceilings_plot.draw(figure, files, labels_of(names, files))
         return figure
     results = [result for file in files for result in file.results]
@@ -77,20 +70,6 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     drawn = {"ladder": _ladder, "size": _sizes, "sweep": _sweep, "roofline": _roofline}
     drawn[kind or kind_of(files)](figure, files, names)
     return figure
-
-
-def new_figure(height: float) -> Figure:
-    """Return an empty figure, so many inches high. Raises CudabenchError where matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure as NewFigure
-    except ImportError:
-        raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
-    return NewFigure(figsize=(WIDTH_IN, height), dpi=DPI, layout="constrained")
-
-
-def shown(name: str) -> str:
-    """Return text as matplotlib shows it as it is: between dollars it would set a formula."""
-    return line(name).replace("$", r"\$")
 
 
 def _shown_file(file: ResultsFile) -> ResultsFile:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import Cost
 from cudabench.explain.accesses import total as sum_of
 from cudabench.records import file as results
@@ -63,6 +64,12 @@ def names(runs: Sequence[Run]) -> list[list[str]]:
     return [
         [f"{one} {label}" if one in shared else one for one in some] for some, label in zip(found, labels, strict=True)
     ]
+
+
+def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:
+    """Return the error of runs without a right result that a format can hold: what they lack, and what follows."""
+    held = "hold" if len(runs) > 1 else "holds"
+    return CudabenchError(f"{', '.join(run.name for run in runs)} {held} no right result with a {lacking}.")
 
 
 def labels_of(runs: Sequence[Run]) -> list[str]:
