@@ -281,7 +281,7 @@ def sweep(
     `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
     """
     from cudabench.measure import sweep as sweeping
-    from cudabench.views import heatmap
+    from cudabench.views import sweep as view
 
     of = _operation(operation)
     choice = devices.choose(device)
@@ -301,12 +301,10 @@ def sweep(
     def show(out: Any) -> None:
         if one.file.device:
             (outcome,) = one.outcomes
-            heatmap.report(
-                out,
-                heatmap.Swept(
-                    outcome.operation, one.file.device, outcome.settings, tuple(one.file.results), plan.refused, ()
-                ),
+            swept = view.Swept(
+                outcome.operation, one.file.device, outcome.settings, tuple(one.file.results), plan.refused, ()
             )
+            view.report(out, swept, map_of_blocks=True)
 
     return Report(one.file, _captured(show))
 

@@ -16,9 +16,10 @@ from cudabench.cli import options
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import excesses, wasted
-from cudabench.measure import simulated_run, sweep
+from cudabench.measure import simulated_run
 from cudabench.measure.context import describe
 from cudabench.records.results import Access, Hazard, Limit, Result, Verification
+from cudabench.results import sweep_points
 from cudabench.views import headlines, table
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler
@@ -61,8 +62,8 @@ def test_bounds_that_tie_are_ordered_by_waste() -> None:
         result("wasteful", 36.62, sectors=8), result("slow", 42.4), result("good", 36.58), result("banks", 36.6, 4, 3)
     ]  # fmt: skip
     assert headlines.lowest_line(results) == "Lowest bound, 36.6 µs: good, banks, wasteful, held by memory."
-    assert [one.kernel for one in sorted(results, key=sweep.cost)] == ["good", "banks", "wasteful", "slow"]
-    assert [one.kernel for one in sweep.best(results)] == ["good"]
+    assert [one.kernel for one in sorted(results, key=sweep_points.cost)] == ["good", "banks", "wasteful", "slow"]
+    assert [one.kernel for one in sweep_points.best(results)] == ["good"]
     other = result("other", 36.6, limits=(Limit("l2", 36.6e-6, "sectors"),))
     assert headlines.lowest_line([results[2], other]).endswith("good, held by memory; other, held by L2.")
     assert headlines.lowest_line(results[:1]) == headlines.lowest_line([results[0], result("none", None)]) == ""

@@ -135,3 +135,9 @@ def test_imports_run_one_way() -> None:
             if parts[0] == "cudabench" and len(parts) > 1 and RANK.get(parts[1], 0) > own:
                 wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
     assert not wrong
+
+
+def test_views_measure_nothing() -> None:
+    """What shows results takes them from records and results: no view imports what measures."""
+    used = [name for path in FILES if "views" in path.parts for name in imports(path, top_only=False)]
+    assert not [name for name in used if name.startswith("cudabench.measure")]

@@ -33,7 +33,7 @@ from cudabench.records.file import ResultsFile, load
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo, Limit, Result, Timing
 from cudabench.simulator.count.footprint import ConstantLines
-from cudabench.views import plot, table
+from cudabench.views import plot, roofline, table
 from tests.conftest import FAKE, FakeDevice, Ran
 from tests.ladders import simulator as shared_simulator
 
@@ -694,17 +694,18 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
         "--json", str(path),
     )  # fmt: skip
     assert ran.code == 0
-    found = plot.points([load(path)])
-    assert [(point.name, point.measured) for point in found] == [("naive", False), ("tiled", False)]
+    (chart,) = roofline.charts([load(path)], ["r"])
+    assert [(point.name, point.bound) for point in chart.points] == [("naive", True), ("tiled", True)]
     (first, _) = load(path).results
     assert first.limits is not None
     assert first.flops is not None
-    assert found[0].gflops == pytest.approx(first.flops / first.limits[0].time_s / 1e9)
+    assert f"at most {first.flops / first.limits[0].time_s / 1e9:.3g} GFLOP/s" in chart.points[0].said
     assert cudabench("plot", str(path), "--kind", "roofline", "-o", str(picture)).code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     timed = replace(load(path), results=[with_time(result, 1e-3) for result in load(path).results])
-    assert all(point.measured for point in plot.points([timed]))
-    none = ResultsFile({}, {}, {}, results=[replace(first, flops=None)])
+    (chart,) = roofline.charts([timed], ["r"])
+    assert not any(point.bound for point in chart.points)
+    none = ResultsFile({}, {}, {}, results=[replace(first, flops=None, machine_code=None)])
     with pytest.raises(CudabenchError, match="no roofline"):
         plot.draw([none], ["r.json"], "roofline")
 

@@ -15,7 +15,7 @@ import pytest
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import Limit, Result
-from cudabench.views import plot
+from cudabench.views import figures, plot
 from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
 
@@ -118,7 +118,7 @@ def test_colours_are_of_cards() -> None:
             if str(line.get_label()).endswith(f", {card}"):
                 colours.add(str(line.get_color()))
     assert [len(colours) for colours in by_card.values()] == [1, 1]
-    light = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(matplotlib.colors.to_rgb, plot.COLOURS)]
+    light = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(matplotlib.colors.to_rgb, figures.COLOURS)]
     assert all(abs(one - other) > 0.08 for at, one in enumerate(light) for other in light[:at])
 
 
@@ -149,7 +149,7 @@ def test_a_roofline_of_two_cards() -> None:
     assert {"one", "two", "memory 4000 GB/s", "memory 2000 GB/s", "float32 20.0 TFLOP/s"} <= set(texts(figure))
     points = {str(line.get_color()) for line in figure.axes[0].lines if line.get_marker() == "o"}
     roofs = {str(line.get_color()) for line in figure.axes[0].lines if line.get_marker() != "o"}
-    assert roofs == set(plot.COLOURS[:2])
+    assert roofs == set(figures.COLOURS[:2])
     assert points
 
 

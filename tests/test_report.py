@@ -17,8 +17,8 @@ from cudabench.records import file as results
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import Branch, Counted, Hazard, Imbalance, Limit, Result, Step
 from cudabench.records.revisions import CodeDifference
-from cudabench.views import report
-from cudabench.views.report import content, embedded, roofline, samples, source
+from cudabench.views import plot, quantities, report, roofline
+from cudabench.views.report import content, embedded, kernels, samples, source
 from tests.conftest import Ran
 from tests.reports import H200, HOSTILE, SAMPLES, hostile, ladder, timed
 
@@ -157,7 +157,7 @@ def test_what_a_page_says() -> None:
     assert "peak 4814" in said
     assert "SM clock 1980 MHz before the run and 1965 MHz after it" in said
     assert "bank conflict" in said
-    assert "issue at 1980 MHz" in said
+    assert "memory 4561 GB/s" in said
 
 
 def test_bars_are_to_scale() -> None:
@@ -303,7 +303,7 @@ def test_what_holds_up_a_launch_is_said() -> None:
     first = ladder().results[0]
     branch = Branch(9, "if (x)", 8, 8, 0.5, 100, 4.0, "spread this work over its lanes")
     heavy = Imbalance(64, (3, 0, 0), 900, 300.0, 4, True, 9, "if (x)", 0.8, "block (3, 0, 0) executes 3 times the mean")
-    said = content.advice(replace(first, branches=(branch,), imbalance=heavy))
+    said = kernels.advice(replace(first, branches=(branch,), imbalance=heavy))
     assert ("line 9", branch.advice) in said
     assert said[-1] == ("blocks", heavy.advice)
     page = report.page([replace(ladder(), results=[replace(first, imbalance=heavy)])], ["x.json"])
@@ -369,7 +369,7 @@ def test_source_with_heat() -> None:
         sums[access.line] = sums.get(access.line, 0) + (access.sectors or 0)
     hottest = max(sums, key=lambda line: sums[line])
     assert by_line[hottest].heat[0].level == source.LEVELS
-    assert by_line[hottest].heat[0].text.startswith(source.abbreviated(sums[hottest]))
+    assert by_line[hottest].heat[0].text.startswith(quantities.short(sums[hottest], " "))
     parted = [row for row in found.rows if row.heat and row.heat[3].level]
     assert parted
     assert all(float(row.heat[3].text) < 32 for row in parted)
@@ -413,17 +413,27 @@ def test_roofline_points_and_roofs() -> None:
     assert f"{y:.3g}" == f"{float(point.said.split(': ')[1].split()[0]):.3g}"
     assert f"{x:.3g}" == f"{float(point.said.split(' at ')[1].split()[0]):.3g}"
     assert 0 < len(chart.arrows) <= len(kernels) - 1
-    assert any("peak" in roof.name for roof in chart.roofs)
+    assert {"memory 4561 GB/s", "copy 0.100 GB/s"} <= {roof.name for roof in chart.roofs}
     labels = [(p.x, p.label_y) for p in chart.points]
     assert len(set(labels)) == len(labels)
 
 
 def test_roofline_of_what_computes() -> None:
-    """With floating-point operations the axes are FLOP per byte and GFLOP/s, under a float32 roof."""
-    computing = [replace(result, flops=10**6) for result in timed().results]
-    (chart,) = roofline.charts([replace(timed(), results=computing)], ["run"])
+    """With floating-point operations the axes are FLOP per byte that must move, also where touched bytes are counted,
+    and GFLOP/s, under the roofs of the card's own figures; a picture has the same chart."""
+    computing = [replace(result, flops=10**4) for result in timed().results]
+    file = replace(timed(), results=computing)
+    (chart,) = roofline.charts([file], ["run"])
     assert chart.up == "GFLOP/s"
-    assert chart.across == "FLOP per byte that requests touch"
+    assert chart.across == "FLOP per byte that must move"
+    assert computing[0].bytes
+    assert f" at {10**4 / computing[0].bytes:.3g} " in chart.points[0].said
+    assert len({point.x for point in chart.points}) == 1
+    assert {"memory 4561 GB/s", "float32 65.7 TFLOP/s"} <= {roof.name for roof in chart.roofs}
+    axes = plot.draw([file], ["run"], "roofline").axes[0]
+    drawn = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"]
+    assert drawn == [(point.x, point.y) for point in chart.points]
+    assert {roof.name for roof in chart.roofs} <= {text.get_text() for text in axes.texts}
 
 
 def test_roofs_of_the_card_that_prices_the_counts() -> None:

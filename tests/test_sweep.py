@@ -23,7 +23,7 @@ from cudabench.plan.cases import Request
 from cudabench.records.launch import WARP, Dim
 from cudabench.records.planned import Case
 from cudabench.records.results import Access, DeviceInfo, Result
-from cudabench.results import stats
+from cudabench.results import stats, sweep_points
 from tests.conftest import Ran
 from tests.sessions import Invented, invent
 
@@ -155,7 +155,7 @@ def test_rounds_alternate() -> None:
     a, b, c = planned((32, 8), (16, 16), (8, 32))
     order = sweep.rounds([a, b, c])
     assert order[:6] == [a, b, c, c, b, a]
-    assert len(order) == 3 * sweep.ROUNDS
+    assert len(order) == 3 * sweep_points.ROUNDS
     assert {sum(at for at, case in enumerate(order) if case is one) for one in (a, b, c)} == {sum(range(12)) / 3}
 
 
@@ -172,7 +172,7 @@ def test_drift_does_not_choose_the_block() -> None:
     finals = sweep.again(measure, [(lambda: operations.get("transpose"), case) for case in cases])
     first, second = (final.result.time.median_s for final in finals if final.result.time)
     assert first == pytest.approx(second, rel=0.004)
-    assert len(sweep.ties(finals)) == 1
+    assert len(sweep_points.ties(finals)) == 1
     assert all(final.moved > 0.04 for final in finals)
 
 
@@ -203,20 +203,20 @@ def test_a_clear_winner_has_no_ties(level: float) -> None:
         sweep.merge([timed(case, t, seed) for seed in range(4)])
         for case, t in zip(cases, (level, 1.02 * level), strict=True)
     ]
-    assert sweep.ties(finals) == []
+    assert sweep_points.ties(finals) == []
 
 
 def test_simulator_orders_by_the_busiest_unit() -> None:
     """The unit with most to do decides, then fewer sectors, then wavefronts; blocks of equal counts are all best."""
     cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
     results = [counted(c, s, w) for c, s, w in zip(cases, (8, 4, 4, 4), (1, 9, 2, 2), strict=True)]
-    assert [r.block for r in sweep.best(results)] == [(8, 32, 1), (64, 8, 1)]
+    assert [r.block for r in sweep_points.best(results)] == [(8, 32, 1), (64, 8, 1)]
     # Six sectors less are nothing beside a thousand instructions more.
     results = [
         replace(counted(cases[0], 20, 0), instructions=1000),
         replace(counted(cases[1], 14, 0), instructions=2000),
     ]
-    assert [r.block for r in sweep.best(results)] == [(32, 8, 1)]
+    assert [r.block for r in sweep_points.best(results)] == [(32, 8, 1)]
 
 
 # The command ---------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: P
     ran = cudabench("sweep", "transpose", "--kernel", "smem-pad", "--block", "16:64", "4:16", "--json", "s.json")
     assert ran.code == 0
     assert len(sessions[0].ran) == 9
-    assert [case.block for case in sessions[1].ran] == [(32, 8, 1)] * sweep.ROUNDS
+    assert [case.block for case in sessions[1].ran] == [(32, 8, 1)] * sweep_points.ROUNDS
     assert "GB/s, more is better (block X across, Y down; * the best)" in ran.out
     assert [line.split() for line in ran.out.splitlines() if line.startswith((" 4", " 8", "16"))][1][2].endswith("*")
     assert (
@@ -330,5 +330,5 @@ def test_on_a_real_gpu(cudabench: Runner, tmp_path: Path) -> None:
         assert (ran.code, ran.err) == (0, "")
         assert "Best" in ran.out
     samples = [r["time"]["samples"] for r in json.loads((tmp_path / "one.json").read_text())["results"]]
-    assert max(samples) >= sweep.ROUNDS * 10
+    assert max(samples) >= sweep_points.ROUNDS * 10
     assert cudabench("compare", "one.json", "two.json", "--fail-on-regression", "5%").code == 0

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.measure.sweep import Final
     from cudabench.plan.space import Axis, Plan, Point
     from cudabench.records.planned import Operation
     from cudabench.records.results import Result
+    from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
 
 HELP = """Measure one kernel over many blocks, macros, template arguments and sizes; the best points again, in turns.
@@ -456,10 +456,10 @@ def _show(
     """Print the map or the table, and the best points."""
     if output.quiet or run.file.device is None:
         return
-    from cudabench.views import console, heatmap
+    from cudabench.views import console
     from cudabench.views import sweep as view
 
-    swept = heatmap.Swept(
+    swept = view.Swept(
         asked.operation,
         run.file.device,
         run.outcomes[0].settings,
@@ -477,4 +477,4 @@ def _show(
     if run.by_card:
         view.report_by_card(out, swept, run.cards)
         return
-    (heatmap if asked.blocks_only else view).report(out, swept)
+    view.report(out, swept, map_of_blocks=asked.blocks_only)

@@ -18,9 +18,10 @@ import numpy as np
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure.run import Run
-from cudabench.measure.sweep import cost, identity, take
+from cudabench.measure.sweep import take
 from cudabench.plan.space import Axis, Plan, Refusal, Values, combinations
 from cudabench.records.results import Result
+from cudabench.results.sweep_points import cost, identity
 from cudabench.userkernel.space import Space
 
 EVALUATIONS = 100

@@ -14,15 +14,13 @@ Points of one problem compete; each problem, another size, type or distribution 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any, TypeVar
 
 from cudabench import operations
 from cudabench.errors import UsageError
-from cudabench.explain import verdict
-from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
 from cudabench.measure.run import Run
 from cudabench.measure.session import Make
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
@@ -36,15 +34,11 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import Result
-from cudabench.results import compare, stats
-from cudabench.results.ratio import time_ratio
+from cudabench.results import stats
+from cudabench.results.sweep_points import CLOSE, ROUNDS, Final, by_problem, cost, identity
 
 COARSE_S = 0.1  # of sampling a block in the first pass
-CLOSE = 0.03  # of the best time: blocks within it are measured again
 MOST_FINALISTS = 6
-ROUNDS = 4  # even, so that every block comes as often early as late
-
-INSTRUCTION_CYCLES = 0.25  # four schedulers issue an instruction each
 
 
 # Which points ---------------------------------------------------------------------------------------------------------
@@ -81,27 +75,6 @@ def plan(
         detail = f" {refused[0].reason}" if refused else f" They have over {MAX_THREADS_PER_BLOCK} threads."
         raise UsageError(f"None of the blocks can be swept.{detail}")
     return Plan(tuple(made), tuple(refused), tuple(axis for group in groups for axis in group))
-
-
-def identity(result: Result | Case) -> tuple[Any, ...]:
-    """Return what tells a point from the others of a sweep."""
-    problem = result.problem if isinstance(result, Case) else result
-    size = tuple((name, float(value)) for name, value in problem.size.items())
-    return tuple(sorted(result.parameters.items())), result.kernel, result.block, result.grid, size, problem.dtype
-
-
-def problem_of(result: Result, axes: Sequence[Axis]) -> tuple[tuple[str, str], ...]:
-    """Return the problem that a result is of: the values of the axes that make one."""
-    names = {axis.name for axis in axes if axis.problem}
-    return tuple((name, value) for name, value in result.parameters.items() if name in names)
-
-
-def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
-    """Return results by the problem that they are of, in the order in which problems first come."""
-    found: dict[tuple[tuple[str, str], ...], list[Result]] = {}
-    for result in results:
-        found.setdefault(problem_of(result, axes), []).append(result)
-    return found
 
 
 # The first pass ------------------------------------------------------------------------------------------------------
@@ -182,14 +155,6 @@ def rounds(chosen: Sequence[T]) -> list[T]:
     return [case for at in range(ROUNDS) for case in (chosen if at % 2 == 0 else chosen[::-1])]
 
 
-@dataclass(frozen=True)
-class Final:
-    """A block's result over all rounds, and how far its median moved between them, as a fraction."""
-
-    result: Result
-    moved: float
-
-
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     """Measure the best points of each problem again; what comes out takes the place of their first results."""
     finals: list[Final] = []
@@ -250,48 +215,3 @@ def merge(results: Sequence[Result]) -> Final:
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
     )
     return Final(merged, (max(medians) - min(medians)) / together.median_s)
-
-
-def ties(finals: Sequence[Final]) -> list[Final]:
-    """Return the finalists, the best one left out, that cannot be told from it: their ratio's interval holds 1.
-
-    Two blocks of one run share its clocks and addresses, so what medians moved between rounds takes the place of what
-    two runs differ.
-    """
-    best, *others = finals
-    moved = max(final.moved for final in finals)
-    return [
-        other
-        for other in others
-        if best.result.time
-        and other.result.time
-        and time_ratio(best.result.time, other.result.time, moved, run_to_run_s=0.0).low <= 1
-    ]
-
-
-# The order -----------------------------------------------------------------------------------------------------------
-
-
-def cost(result: Result) -> tuple[float, ...]:
-    """Return what orders points, least first: the time; in the simulator the bound on the card that is priced and what
-    is wasted, else the cycles of the busiest unit, then counts.
-
-    Adding counts up would let a unit that is idle decide. The cycles are no time and are shown nowhere: latency and
-    occupancy are not in them.
-    """
-    if result.time:
-        return (result.time.median_s,)
-    if result.limits:
-        return (verdict.bound(result), wasted(result.access or ()))
-    counted = compare.counts(result)
-    sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
-    wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("instructions", 0)
-    busiest = max(sectors * SECTOR_CYCLES, wavefronts * WAVEFRONT_CYCLES, instructions * INSTRUCTION_CYCLES)
-    return (busiest, sectors, wavefronts, instructions)
-
-
-def best(results: Iterable[Result]) -> list[Result]:
-    """Return the right results with the least cost; several where the simulator's counts are equal."""
-    right = [r for r in results if r.status == "ok"]
-    least = min((cost(r) for r in right), default=None)
-    return [r for r in right if cost(r) == least]

@@ -147,16 +147,16 @@ def _dump(value: Any, indent: str = "") -> str:
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
     if isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(i, Mapping) for i in value):
         return "[\n" + ",\n".join(f"{inner}{_dump(item, inner)}" for item in value) + f"\n{indent}]"
-    return json.dumps(_finite(value))
+    return json.dumps(finite(value))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return a value with NaN and infinities as text, which JSON lacks."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 # Reading -------------------------------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from cudabench.cards.load import Card
 from cudabench.explain import verdict
 from cudabench.explain.bound_texts import NAMES
-from cudabench.measure import sweep
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CardLimits, CpuTime, Limit, Result
-from cudabench.results import units
+from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.text import line
 from cudabench.views.headlines import several_sizes
@@ -22,7 +21,6 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from cudabench.records.results import DeviceInfo
 
@@ -142,7 +140,7 @@ def table(
     _print(out, _columns(rows, label if several else None, heading), rows)
     if several:
         out.print()
-        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep.cost)} if ranked else {}
+        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
     below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
@@ -179,9 +177,9 @@ def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
     if not views:
         states = [result.status for result in results if result.device == f"sim:{card.architecture}"]
         return Row(card, None, 0, max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
-    best = sweep.best(views)[0]
-    least = sweep.cost(best)[0]
-    return Row(card, best, sum(sweep.cost(one)[0] <= least * SAME for one in views) - 1)
+    best = sweep_points.best(views)[0]
+    least = sweep_points.cost(best)[0]
+    return Row(card, best, sum(sweep_points.cost(one)[0] <= least * SAME for one in views) - 1)
 
 
 def _order(row: Row) -> tuple[bool, float]:
@@ -230,30 +228,26 @@ def _money(amount: float | None) -> str:
 
 
 def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    def width(column: Column[Row]) -> int:
+        return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
+
     kept = list(columns)
     for rank in (1, 2, 0):
-        if sum(_width(column, rows) + 2 for column in kept) - 2 <= out.width:
+        if sum(width(column) + 2 for column in kept) - 2 <= out.width:
             break
         kept = [column for column in kept if not rank or column.expendable != rank]
         if not rank:  # headings of two lines
             kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    out.print(_table(kept, rows, [{"wrong": "red", "failed": "red", "skipped": "dim"}.get(r.status, "") for r in rows]))
-
-
-def _width(column: Column[Row], rows: Sequence[Row]) -> int:
-    return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
-
-
-def _table(columns: Sequence[Column[Row]], rows: Sequence[Row], styles: Sequence[str]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
-    for row, style in zip(rows, styles, strict=True):
-        made.add_row(*(Text(column.text(row)) for column in columns), style=style)
-    return made
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in kept:
+        table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
+    for row in rows:
+        style = {"wrong": "red", "failed": "red", "skipped": "dim"}.get(row.status, "")
+        table.add_row(*(Text(column.text(row)) for column in kept), style=style)
+    out.print(table)
 
 
 def _every(

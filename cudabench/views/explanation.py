@@ -211,7 +211,7 @@ def fitting(rows: Sequence[Access], width: int) -> tuple[list[AccessColumn], int
     return kept, needed()
 
 
-def advice_lines(rows: Sequence[Access]) -> list[str]:
+def advice_lines(rows: Sequence[Access | Branch]) -> list[str]:
     """Return the advice, each piece once, with the lines that it is for."""
     where: dict[str, list[int]] = {}
     for row in rows:

@@ -40,20 +40,12 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A dot that says whose it is; `x` in percent of the width, `y` in pixels."""
-
-    x: float
-    y: int
-    said: str
-
-
-@dataclass(frozen=True)
 class Strip:
-    """The dots of a kernel: those of a path, those that are slow, and where slow begins, if anywhere."""
+    """The dots of a kernel: those of a path, those that are slow, each with its place in percent of the width and in
+    pixels and whose it is, and where slow begins, if anywhere."""
 
     path: str
-    slow: tuple[Named, ...]
+    slow: tuple[tuple[float, int, str], ...]
     limit: float | None
 
 
@@ -122,14 +114,6 @@ def _given(value: Any, form: str = "{}") -> str:
     return NOTHING if value is None else form.format(value)
 
 
-def _load(card: Card, name: str, form: str) -> str:
-    return _given(getattr(card.load, name, None), form)
-
-
-def _health(card: Card, name: str) -> str:
-    return _given(getattr(card.health, name, None))
-
-
 CARDS: list[Column[Card]] = [
     Column("card", lambda card: card.id, right=False),
     Column("host", lambda card: card.host or NOTHING, right=False),
@@ -138,13 +122,13 @@ CARDS: list[Column[Card]] = [
     Column("serial", lambda card: card.serial or NOTHING, right=False),
     Column("model", lambda card: card.model or NOTHING, right=False),
     Column("status", lambda card: card.status, right=False),
-    Column("SM MHz", lambda card: _load(card, "sm_mhz", "{:.0f}")),
-    Column("W", lambda card: _load(card, "power_w", "{:.0f}")),
-    Column("°C", lambda card: _load(card, "temperature_c", "{:.0f}")),
+    Column("SM MHz", lambda card: _given(card.load and card.load.sm_mhz, "{:.0f}")),
+    Column("W", lambda card: _given(card.load and card.load.power_w, "{:.0f}")),
+    Column("°C", lambda card: _given(card.load and card.load.temperature_c, "{:.0f}")),
     Column("throttled", lambda card: ", ".join(card.load.throttle) if card.load else "", right=False),
-    Column("ECC uncorrected", lambda card: _health(card, "ecc_uncorrected_ever")),
-    Column("remapped rows", lambda card: _health(card, "remapped_rows")),
-    Column("NVLinks down", lambda card: _health(card, "nvlinks_down")),
+    Column("ECC uncorrected", lambda card: _given(card.health and card.health.ecc_uncorrected_ever)),
+    Column("remapped rows", lambda card: _given(card.health and card.health.remapped_rows)),
+    Column("NVLinks down", lambda card: _given(card.health and card.health.nvlinks_down)),
 ]
 
 
@@ -256,5 +240,5 @@ def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: se
         name = str(report.ids.names[cards[at]])
         card = report.folders[-1].cards[name]
         said = f"{name} on {card.host or 'an unknown host'}: {tables.slower(float(ratios[at]))}"
-        named.append(Named(float(x[at]), int(y[at]), text.line(said)))
+        named.append((float(x[at]), int(y[at]), text.line(said)))
     return Strip(path, tuple(named), scale.at(row.limit) if row.limit else None)

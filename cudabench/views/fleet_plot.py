@@ -8,10 +8,9 @@ import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.fleet.findings import Report
-from cudabench.fleet.reading import Label
 from cudabench.records.fleet import Fleet
 from cudabench.text import line
-from cudabench.views.plot import DPI, MARKERS, WIDTH_IN
+from cudabench.views.figures import MARKERS, new_figure, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,10 +25,6 @@ def draw(report: Report, found: Fleet) -> Figure:
 
     Raises CudabenchError where matplotlib is not installed or nothing was timed.
     """
-    try:
-        from matplotlib.figure import Figure as NewFigure
-    except ImportError:
-        raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
     dots = report.dots()
     if not len(dots.ratio):
         raise CudabenchError("There is nothing to draw: no shard has a verified time.")
@@ -38,7 +33,7 @@ def draw(report: Report, found: Fleet) -> Figure:
     # Dots of one row lie apart by chance, the same chance every time.
     scatter = np.random.default_rng(0).uniform(-0.3, 0.3, len(rows))
     slower = (dots.ratio - 1) * 100
-    figure = NewFigure(figsize=(WIDTH_IN, 1.4 + 0.36 * len(labels)), dpi=DPI, layout="constrained")
+    figure = new_figure(1.4 + 0.36 * len(labels))
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
@@ -61,7 +56,7 @@ def draw(report: Report, found: Fleet) -> Figure:
             _shown(each.id[:12]), (slower[worst], rows[worst] + scatter[worst]), (4, 3), textcoords="offset points",
             fontsize=6.5, color="tab:red",
         )  # fmt: skip
-    axes.set_yticks(range(len(labels)), [_label(report.labels.names[label]) for label in labels], fontsize=8)
+    axes.set_yticks(range(len(labels)), [_shown(report.labels.names[label].kernel) for label in labels], fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("slower than the median of the card's model, in %")
     many_cards = f"{len(np.unique(dots.card)):,} cards, {len(found.slow)} slow"
@@ -71,12 +66,5 @@ def draw(report: Report, found: Fleet) -> Figure:
     return figure
 
 
-def _label(found: object) -> str:
-    assert isinstance(found, Label)
-    return _shown(found.kernel)
-
-
 def _shown(name: str) -> str:
-    """Return text as matplotlib shows it as it is: between dollars it would set a formula."""
-    shown = line(name)
-    return (shown if len(shown) <= MOST_TEXT else shown[: MOST_TEXT - 3] + "...").replace("$", r"\$")
+    return shown(name if len(line(name)) <= MOST_TEXT else line(name)[: MOST_TEXT - 3] + "...")

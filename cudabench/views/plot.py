@@ -9,86 +9,26 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from cudabench.cards.load import like
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.explain.accesses import Cost, total, unit
-from cudabench.explain.card_rates import roofs
-from cudabench.records.file import ResultsFile, under_another_roof
+from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import ceilings, units
-from cudabench.text import line
-from cudabench.views import ceilings_plot
+from cudabench.views import ceilings_plot, roofline
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, new_figure, shown
+from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN = 7.2
-DPI = 150
-COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # of cards or files, apart for every kind of colour vision
-HATCHES = ("", "///", "...", "xxx")
-MARKERS = "osD^vP*X<>"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """What is drawn: its name with the unit, a result's value, how a value is written, what would do (or None)."""
-
-    name: str
-    value: Callable[[Result], float | None]
-    text: Callable[[float], str]
-    ideal: Callable[[Result], float | None] = lambda result: None
-    more: bool = True
-
-
-def bandwidth() -> Quantity:
-    """Return the effective bandwidth."""
-    return Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, units.digits)
-
-
-def time_taken() -> Quantity:
-    """Return the median time."""
-    return Quantity("time in µs", lambda r: r.time.median_s * 1e6 if r.time else None, units.digits, more=False)
-
-
-def count_of(space: str) -> Quantity:
-    """Return what the simulator counted of accesses to a space, with what would do."""
-
-    def spent(result: Result) -> Cost | None:
-        found = total(result.access or (), space)
-        return found if found.requests else None
-
-    return Quantity(
-        f"{space} {unit(space)}",
-        lambda r: float(cost.actual) if (cost := spent(r)) else None,
-        lambda value: units.count(round(value)),
-        lambda r: float(cost.ideal) if (cost := spent(r)) else None,
-        more=False,
-    )
-
-
-def quantities(results: Sequence[Result]) -> list[Quantity]:
-    """Return what a set of results has to show. Raises CudabenchError where there is nothing."""
-    right = [r for r in results if r.status == "ok"]
-    if any(r.time for r in right):
-        if all(r.gflops is not None and (r.bytes is None or (r.flops or 0) >= 10 * r.bytes) for r in right):
-            return [Quantity("GFLOP/s", lambda r: r.gflops, units.digits)]
-        if any(r.bandwidth_gbps is not None for r in right):
-            return [bandwidth()]
-        return [time_taken()]
-    counted = [count_of("global"), count_of("shared")]
-    found = [q for q in counted if any(q.value(r) is not None for r in right)]
-    if not found:
-        raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
-    return found
 
 
 # What to draw --------------------------------------------------------------------------------------------------------
@@ -112,15 +52,11 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     Raises CudabenchError where matplotlib is not installed or there is nothing to draw, and UsageError where the files
     do not fit the kind.
     """
-    try:
-        from matplotlib.figure import Figure as NewFigure
-    except ImportError:
-        raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
-    files, names = [_shown_file(file) for file in files], [_shown(name) for name in names]
+    figure = new_figure(3)
+    files, names = [_shown_file(file) for file in files], [shown(name) for name in names]
     if ceilings.all_ceilings(files, names):
         if kind:
             raise UsageError(f"--kind {kind} is of kernels, and the files hold ceilings: leave it out.")
-        figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
         ceilings_plot.draw(figure, files, labels_of(names, files))
         return figure
     results = [result for file in files for result in file.results]
@@ -129,7 +65,6 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     operations = sorted({result.operation for result in results})
     if len(operations) > 1:
         raise UsageError(f"A plot is of one operation; the files hold {', '.join(operations)}: plot them one by one.")
-    figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
     names = [label for file, name in zip(files, names, strict=True) for label in _names_by_device(file, name)]
     files = [part for file in files for part in file.by_device()]
     drawn = {"ladder": _ladder, "size": _sizes, "sweep": _sweep, "roofline": _roofline}
@@ -137,25 +72,20 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     return figure
 
 
-def _shown(name: str) -> str:
-    """Return text as matplotlib shows it as it is: between dollars it would set a formula."""
-    return line(name).replace("$", r"\$")
-
-
 def _shown_file(file: ResultsFile) -> ResultsFile:
     """Return a file with the names that figures show made harmless."""
     results = [
         replace(
             result,
-            operation=_shown(result.operation),
-            kernel=_shown(result.kernel),
-            dtype=_shown(result.dtype),
-            size={_shown(name): value for name, value in result.size.items()},
-            parameters={_shown(name): _shown(value) for name, value in result.parameters.items()},
+            operation=shown(result.operation),
+            kernel=shown(result.kernel),
+            dtype=shown(result.dtype),
+            size={shown(name): value for name, value in result.size.items()},
+            parameters={shown(name): shown(value) for name, value in result.parameters.items()},
         )
         for result in file.results
     ]
-    return replace(file, devices=[replace(each, name=_shown(each.name)) for each in file.devices], results=results)
+    return replace(file, devices=[replace(each, name=shown(each.name)) for each in file.devices], results=results)
 
 
 def render(figure: Figure, suffix: str) -> bytes:
@@ -177,7 +107,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
     dtypes = {result.dtype for result in results}
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
     parts = [
-        line(PurePath(first.source).name).replace("$", r"\$") if first.operation == "run" else first.operation,
+        shown(PurePath(first.source).name) if first.operation == "run" else first.operation,
         units.size(first) if len(sizes) == 1 else "",
         first.dtype if len(dtypes) == 1 else "",
     ]
@@ -234,13 +164,13 @@ def row_name(result: Result, results: Sequence[Result]) -> str:
 
 def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
     results = [r for file in files for r in file.results if r.status != "skipped"]
-    shown = quantities(results)
+    drawn = quantities(results)
     rows = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
     figure.set_size_inches(WIDTH_IN, 1.3 + max(0.32, 0.2 * len(files) + 0.1) * len(rows) * 1.0)
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, len(drawn), sharey=True, squeeze=False)[0]
     labels = labels_of(names, files)
     one_card = len({(file.device.name, file.device.peak_gbps) if file.device else None for file in files}) == 1
-    for axes, quantity in zip(panels, shown, strict=True):
+    for axes, quantity in zip(panels, drawn, strict=True):
         _plain_axes(axes)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
@@ -251,14 +181,10 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
             offset = (at - (len(files) - 1) / 2) * height
             for y, row in enumerate(rows):
                 _bar(axes, quantity, by_row.get(row), y + offset, height * 0.92, at, most)
-            if quantity.name == bandwidth().name and one_card:
-                if at == 0:
-                    _scale(axes, file)
-            elif quantity.name == bandwidth().name:
-                _own_scale(
-                    axes, file, labels[at], at, [rows.index(row) + offset for row in by_row if row in rows], height
-                )
-        if shown[0].ideal(results[0]) is not None:
+            if quantity is BANDWIDTH and (at == 0 or not one_card):
+                middles = [rows.index(row) + offset for row in by_row if row in rows]
+                _scale(axes, file, None if one_card else labels[at], at, middles, height)
+        if drawn[0].ideal(results[0]) is not None:
             axes.plot([], [], "k|", markersize=9, markeredgewidth=2, label="the least that would do")
         axes.set_yticks(range(len(rows)), rows)
         axes.set_ylim(len(rows) - 0.5, -0.5)
@@ -277,11 +203,8 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
         ]
         handles += panels[0].get_legend_handles_labels()[0]
         widest = max(len(str(handle.get_label())) for handle in handles)
-        figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(len(handles), max(1, 100 // (widest + 8))),
-            frameon=False, fontsize=8,
-        )  # fmt: skip
-    elif shown[0].ideal(results[0]) is not None:
+        _legend(figure, handles, min(len(handles), max(1, 100 // (widest + 8))))
+    elif drawn[0].ideal(results[0]) is not None:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", frameon=False)
     figure.suptitle(heading(files), fontsize=10)
 
@@ -305,34 +228,23 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
     axes.text(end + most * 0.012, y, quantity.text(value), va="center", fontsize=8, bbox=box, zorder=4)
 
 
-def _copy(file: ResultsFile) -> float | None:
-    copies = [r.copy_gbps for r in file.results if r.copy_gbps]
-    return median(copies) if copies else None
-
-
-def _scale(axes: Axes, file: ResultsFile) -> None:
-    """Draw the copy of the run and the card's peak as lines."""
-    for name, value, style in (("copy", _copy(file), "--"), ("peak", _peak(file), "-")):
+def _scale(axes: Axes, file: ResultsFile, card: str | None, at: int, middles: Sequence[float], height: float) -> None:
+    """Draw the copy of the run and the card's peak as lines; of one card among several beside each of its bars."""
+    for name, value in (("copy", copy_of(file.results)), ("peak", _peak(file))):
         if value is None:
             continue
-        axes.axvline(value, color="k", linestyle=style, linewidth=0.9, zorder=1)
-        axes.text(
-            value, 1.0, f"{name}\n{units.digits(value)}", transform=axes.get_xaxis_transform(), ha="center",
-            va="bottom", fontsize=8, linespacing=1.0,
-        )  # fmt: skip
-        axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
-
-
-def _own_scale(axes: Axes, file: ResultsFile, card: str, at: int, middles: Sequence[float], height: float) -> None:
-    """Draw copy and peak beside each bar of one card among several: each card has its own."""
-    for name, value, style in (("copy", _copy(file), ":"), ("peak", _peak(file), "-")):
-        if value is None:
-            continue
-        low, high = [y - height / 2 for y in middles], [y + height / 2 for y in middles]
-        axes.vlines(
-            [value] * len(middles), low, high, color=COLOURS[at % 4], linestyle=style, linewidth=1.8, zorder=2,
-            label=f"{name} of {card}, {units.digits(value)}",
-        )  # fmt: skip
+        if card is None:
+            axes.axvline(value, color="k", linestyle="--" if name == "copy" else "-", linewidth=0.9, zorder=1)
+            axes.text(
+                value, 1.0, f"{name}\n{units.digits(value)}", transform=axes.get_xaxis_transform(), ha="center",
+                va="bottom", fontsize=8, linespacing=1.0,
+            )  # fmt: skip
+        else:
+            axes.vlines(
+                [value] * len(middles), [y - height / 2 for y in middles], [y + height / 2 for y in middles],
+                color=COLOURS[at % 4], linestyle=":" if name == "copy" else "-", linewidth=1.8, zorder=2,
+                label=f"{name} of {card}, {units.digits(value)}",
+            )  # fmt: skip
         axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
 
 
@@ -348,25 +260,24 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     from matplotlib.patches import Patch
 
     results = [r for file in files for r in file.results if r.status == "ok"]
-    shown = [time_taken()] if any(r.time for r in results) else quantities(results)
+    drawn = [TIME] if any(r.time for r in results) else quantities(results)
     if not any(r.time for r in results) and any(least_time(r) is not None for r in results):
-        shown.append(at_least())
+        drawn.append(AT_LEAST)
     cards = cards_of(files)
     together: dict[str, ResultsFile] = {}  # a card's files are often of one size each
     for file, card in zip(files, cards if len(set(cards)) > 1 else [""] * len(files), strict=True):
         known = together.get(card)
         together[card] = replace(known, results=[*known.results, *file.results]) if known else file
-    files, cards = list(together.values()), list(together)
-    colours = {card: COLOURS[at % 4] for at, card in enumerate(dict.fromkeys(cards))}
-    kernels = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
+    colours = {card: COLOURS[at % 4] for at, card in enumerate(together)}
     sizes: dict[tuple[str, str], set[float]] = {}
-    for file, card in zip(files, cards, strict=True):
+    for card, file in together.items():
         for r in file.results:
             if r.status == "ok":
                 sizes.setdefault((card, row_name(r, file.results)), set()).add(elements(r))
+    kernels = list(dict.fromkeys(kernel for _, kernel in sizes))
     if max(map(len, sizes.values()), default=0) < 2:
         raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
-    figure.set_size_inches(WIDTH_IN * (1 if len(shown) == 1 else 1.25), 4.4)
+    figure.set_size_inches(WIDTH_IN * (1 if len(drawn) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
         kernel: Line2D([], [], color="0.2", **_style(at, len(kernels)), label=kernel)
         for at, kernel in enumerate(kernels)
@@ -374,11 +285,11 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     for card, colour in colours.items():
         if card:
             handles[card] = Patch(color=colour, label=card)
-    for axes, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+    for axes, quantity in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
         _plain_axes(axes)
-        for file, card in zip(files, cards, strict=True):
+        for card, file in together.items():
             _curves(axes, file, kernels, quantity, colours[card], f", {card}" if card else "")
-            if quantity.name == time_taken().name:
+            if quantity is TIME:
                 for label, line2d in _scales(axes, file, colours[card]).items():
                     handles.setdefault(f"{label} of {card}" if card else label, line2d)
             elif any(quantity.ideal(r) is not None for r in file.results if r.status == "ok"):
@@ -388,18 +299,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         handle.set_label(label)
     columns = min(len(handles), max(1, 110 // (max(map(len, handles)) + 8)))
     figure.set_size_inches(figure.get_size_inches()[0], 4.2 + 0.17 * math.ceil(len(handles) / columns))
-    figure.legend(
-        handles=list(handles.values()), loc="outside lower center", frameon=False, fontsize=8, ncols=columns,
-        handlelength=3.5,
-    )  # fmt: skip
-    figure.suptitle(heading(files), fontsize=10)
-
-
-def at_least() -> Quantity:
-    """Return the longest limit: what a time cannot be under."""
-    return Quantity(
-        "at least, in µs", lambda r: None if (least := least_time(r)) is None else least * 1e6, units.digits, more=False
-    )
+    _legend(figure, list(handles.values()), columns, handlelength=3.5)
+    figure.suptitle(heading(list(together.values())), fontsize=10)
 
 
 def _style(at: int, of: int) -> dict[str, Any]:
@@ -413,47 +314,44 @@ def _style(at: int, of: int) -> dict[str, Any]:
     }
 
 
+def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
+    """Draw values over sizes and return the line."""
+    (drawn,) = axes.plot(sorted(points), [points[x] for x in sorted(points)], **style)
+    return drawn
+
+
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, on: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
         mine = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         found = {elements(r): value for r in mine if (value := quantity.value(r)) is not None}
-        xs = sorted(found)
-        axes.plot(xs, [found[x] for x in xs], color=colour, **_style(at, len(kernels)), label=f"{kernel}{on}", zorder=3)
+        style = _style(at, len(kernels))
+        _curve(axes, found, color=colour, **style, label=f"{kernel}{on}", zorder=3)
         bounds = {elements(r): least * 1e6 for r in mine if r.time and (least := least_time(r)) is not None}
-        xs = sorted(bounds)
-        style = {**_style(at, len(kernels)), "linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
+        style |= {"linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
         if bounds:
-            axes.plot(xs, [bounds[x] for x in xs], color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
+            _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
     """Draw the time of the same bytes at the speed of the copy and of the peak, and return the lines by name; with
     limits one of theirs too."""
     times: dict[str, dict[float, list[float]]] = {}
-    peak = _peak(file)
     for result in file.results:
         if result.status != "ok" or not result.time or not result.bytes:
             continue
-        for name, speed in (("copy", result.copy_gbps), ("peak", peak)):
+        for name, speed in (("copy", result.copy_gbps), ("peak", _peak(file))):
             if speed:
                 times.setdefault(name, {}).setdefault(elements(result), []).append(result.bytes / speed / 1e3)
     found: dict[str, Any] = {}
     for name, points in times.items():
-        xs = sorted(points)
         style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
-        (found[name],) = axes.plot(
-            xs,
-            [median(points[x]) for x in xs],
-            color=colour,
-            alpha=0.7,
-            linestyle=style,
-            linewidth=width,
-            zorder=1,
-            label=name,
+        middles = {x: median(some) for x, some in points.items()}
+        found[name] = _curve(
+            axes, middles, color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1, label=name
         )
     if any(r.time and least_time(r) is not None for r in file.results):
-        (found["a kernel's limit"],) = axes.plot([], [], color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
+        found["a kernel's limit"] = _curve(axes, {}, color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
     return found
 
 
@@ -464,9 +362,7 @@ def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
         ideal = quantity.ideal(result) if result.status == "ok" else None
         if ideal is not None:
             points[elements(result)] = min(ideal, points.get(elements(result), ideal))
-    xs = sorted(points)
-    (drawn,) = axes.plot(xs, [points[x] for x in xs], color="k", linestyle="--", linewidth=0.8, zorder=1)
-    return drawn
+    return _curve(axes, points, color="k", linestyle="--", linewidth=0.8, zorder=1)
 
 
 def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
@@ -495,12 +391,6 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def least_time(result: Result) -> float | None:
-    """Return the longest of a result's limits in seconds, under which no run of it can be; None where none is known."""
-    limits = getattr(result, "limits", None)
-    return float(limits[0].time_s) if limits else None
-
-
 def elements(result: Result) -> float:
     """Return the product of a size's numbers, which orders sizes."""
     return math.prod(map(float, result.size.values()))
@@ -525,14 +415,14 @@ def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     kernels = list(dict.fromkeys(r.kernel for r in results))
     if len(kernels) > 1:
         raise UsageError(f"The map of a sweep is of one kernel; the files hold {', '.join(kernels)}.")
-    shown = quantities(results)
+    drawn = quantities(results)
     # In the simulator a count that every block shares tells nothing.
-    shown = [q for q in shown if len({q.value(r) for r in results if r.status == "ok"}) > 1] or shown[:1]
+    drawn = [q for q in drawn if len({q.value(r) for r in results if r.status == "ok"}) > 1] or drawn[:1]
     two = any(r.block[1] > 1 for r in results)
     rows = len({r.block[1] for r in results}) if two else 6
-    figure.set_size_inches(WIDTH_IN, len(shown) * (1.1 + 0.34 * rows))
-    panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for axes, quantity in zip(panels, shown, strict=True):
+    figure.set_size_inches(WIDTH_IN, len(drawn) * (1.1 + 0.34 * rows))
+    panels = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
+    for axes, quantity in zip(panels, drawn, strict=True):
         (_map if two else _line)(figure, axes, quantity, results)
     figure.suptitle(f"{kernels[0]}, {heading(files)}", fontsize=10)
 
@@ -599,155 +489,56 @@ def _line(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resu
 
 # A roofline ----------------------------------------------------------------------------------------------------------
 
-TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}  # number formats to roofs
-MARGIN = 3.0  # that the axes reach beyond the points, as a factor
-LINE_STEP = 1.35  # between labels, as a factor
-
-
-@dataclass(frozen=True)
-class Point:
-    """A kernel in a roofline: operations a byte, GFLOP/s, and whether those were measured or are a bound."""
-
-    name: str
-    intensity: float
-    gflops: float
-    measured: bool
-
-
-def points(files: Sequence[ResultsFile]) -> list[Point]:
-    """Return where kernels stand: by the bytes and operations of their problem, measured where there is a time, else at
-    most what the longest limit allows."""
-    found = []
-    for file in files:
-        for result in file.results:
-            if result.status != "ok" or not result.flops or not result.bytes or under_another_roof(file, result):
-                continue
-            time = result.true_time
-            seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
-            if seconds:
-                name = row_name(result, file.results)
-                rate = result.flops / seconds / 1e9
-                found.append(Point(name, result.flops / result.bytes, rate, time is not None))
-    return found
-
-
-def roofs_of(file: ResultsFile) -> dict[str, Any]:
-    """Return the roofs of a file's card: those that its limits were priced with, else of the card that measured."""
-    priced = file.settings.get("on")
-    if isinstance(priced, dict):
-        return priced
-    if file.device is None or file.device.kind != "cuda" or not file.device.sm_count or not file.device.clocks:
-        return {}
-    return roofs(like(file.device))
-
 
 def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
-    """Draw GFLOP/s over operations a byte: measured kernels as filled points, bounds as hollow ones."""
+    """Draw the chart that a page has too: measured kernels as filled points, bounds as hollow ones."""
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    shown = points(files)
-    if not shown:
-        raise CudabenchError(
-            "There is no roofline to draw: no right result has bytes and floating-point operations (--flops for a "
-            "kernel of your own) and a time, or limits (--on h200)."
-        )
-    by_card: dict[str, list[ResultsFile]] = {}
-    for file in files:
-        if points([file]):
-            by_card.setdefault(str(roofs_of(file).get("card") or ""), []).append(file)
-    figure.set_size_inches(WIDTH_IN, 4.6 + 0.17 * (len(by_card) > 1))
+    members = [
+        roofline.Member(at, result, file, row_name(result, file.results))
+        for at, file in enumerate(files)
+        for result in file.results
+    ]
+    chart = roofline.chart("", members, names, still=True)
+    if chart is None:
+        raise CudabenchError(f"There is no roofline to draw. {roofline.missing([member.result for member in members])}")
+    several = len(chart.cards) > 1
+    colours = [COLOURS[at % 4] if several else "k" for at in range(len(chart.cards))]
+    figure.set_size_inches(WIDTH_IN, 4.6 + 0.17 * several)
     axes = figure.subplots()
     _plain_axes(axes)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    left = min(point.intensity for point in shown) / MARGIN
-    right = max(point.intensity for point in shown) * MARGIN
-    drawn = []
-    for mine in by_card.values():
-        roof = roofs_of(mine[0])
-        memory, tops = _figure(roof, "memory_gbps"), _tops(mine, roof)
-        if memory and tops:  # the corners belong into the picture
-            right = max(right, max(tops.values()) / memory * MARGIN)
-            left = min(left, min(tops.values()) / memory / MARGIN**2)  # so much of memory's slope that it is seen
-        drawn.append((memory, tops))
-    for at, (memory, tops) in enumerate(drawn):
-        _roofs(axes, memory, tops, left, right, COLOURS[at % 4] if len(drawn) > 1 else "k")
-    colours = [
-        COLOURS[at % 4] if len(drawn) > 1 else "k" for at, mine in enumerate(by_card.values()) for _ in points(mine)
-    ]
-    _points(axes, [point for mine in by_card.values() for point in points(mine)], colours)
-    axes.set_xlim(left, right)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-        axis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("floating-point operations a byte that must move")
-    axes.set_ylabel("GFLOP/s")
-    if len(by_card) > 1:
-        handles = [Patch(color=COLOURS[at % 4], label=_shown(card)) for at, card in enumerate(by_card)]
-        figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=len(handles))
-    card = next(iter(by_card), "")
-    what = "bounds" if not any(point.measured for point in shown) else ""
-    on = f"{what} on {_shown(card)}" if what and card and len(by_card) == 1 else what
-    figure.suptitle("\n".join(part for part in (heading(files), on) if part), fontsize=10)
-
-
-def _roofs(axes: Axes, memory: float | None, tops: Mapping[str, float], left: float, right: float, colour: str) -> None:
-    """Draw what one card's memory and pipes allow."""
-    if memory:
-        most = max(tops.values(), default=memory * right)
-        end = min(right, most / memory)
-        axes.plot([left, end], [left * memory, end * memory], color=colour, linewidth=1.1)
+    axes.set(xlim=(0, 100), ylim=(100, 0), xlabel=chart.across, ylabel=chart.up)
+    axes.set_xticks(*zip(*chart.x_ticks, strict=True))
+    axes.set_yticks(*zip(*chart.y_ticks, strict=True))
+    for roof in chart.roofs:
+        colour = colours[roof.card]
+        axes.plot(
+            [roof.x1, roof.x2], [roof.y1, roof.y2], color=colour, linewidth=1.1, linestyle="--" * roof.below or "-"
+        )
         axes.annotate(
-            f"memory {units.digits(memory)} GB/s", (left, left * memory), xytext=(16, -9), textcoords="offset points",
-            fontsize=8, color=colour,
+            roof.name, (roof.name_x, roof.name_y), xytext=(8, -12) if roof.below else (-6, 4),
+            textcoords="offset points", ha="left" if roof.below else "right", fontsize=8, color=colour,
         )  # fmt: skip
-    for (name, value), dash in zip(tops.items(), DASHES, strict=False):
-        start = value / memory if memory else left
-        axes.plot([max(start, left), right], [value, value], color=colour, linestyle=dash, linewidth=1.1)
+    for point in chart.points:
+        colour, side = colours[point.card], -1 if point.left else 1
+        face = "white" if point.bound else colour
+        leader = {"arrowstyle": "-", "linewidth": 0.4, "relpos": (int(point.left), 0.5), "shrinkA": 0, "shrinkB": 0}
+        axes.plot([point.x], [point.y], "o", markersize=5, markerfacecolor=face, markeredgecolor=colour)
         axes.annotate(
-            f"{name} {_rate(value)}", (right, value), xytext=(0, 3), textcoords="offset points", fontsize=8, ha="right",
-            color=colour,
+            f"{point.name} (at most)" if point.bound else point.name, (point.x, point.y),
+            xytext=(point.x + 1.6 * side, point.label_y), textcoords="data", fontsize=7.5, va="center",
+            ha="right" if point.left else "left",
+            arrowprops=leader if point.far else None,
         )  # fmt: skip
+    if several:
+        handles = [Patch(color=colour, label=shown(card)) for colour, card in zip(colours, chart.cards, strict=True)]
+        _legend(figure, handles, len(handles))
+    bounds = all(point.bound for point in chart.points)
+    on = f"bounds on {shown(chart.cards[0])}" if chart.cards[0] and not several else "bounds"
+    figure.suptitle("\n".join([heading(files), *([on] if bounds else [])]), fontsize=10)
 
 
-def _rate(gflops: float) -> str:
-    return f"{units.digits(gflops / 1e3, 3)} TFLOP/s" if gflops >= 1e4 else f"{units.digits(gflops, 3)} GFLOP/s"
-
-
-def _figure(roof: dict[str, Any], key: str) -> float | None:
-    value = roof.get(key)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else None
-
-
-def _tops(files: Sequence[ResultsFile], roof: dict[str, Any]) -> dict[str, float]:
-    """Return the horizontal roofs by name: of the results' type, and of the tensor formats that their code uses."""
-    results = [result for file in files for result in file.results if result.status == "ok"]
-    wanted: dict[str, str] = {}
-    for result in results:
-        wide = "float64" if result.dtype == "float64" else "float32"
-        wanted[wide] = f"{wide}_gflops"
-        code = result.machine_code
-        if code and code.arithmetic and (code.pipes is None or code.pipes.get("tensor")):
-            for name in code.arithmetic:
-                if name in TENSOR and (name != "float64" or (code.pipes or {}).get("tensor")):
-                    wanted[f"tensor {name}"] = f"{TENSOR[name]}_gflops"
-    found = {name: _figure(roof, key) for name, key in wanted.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _points(axes: Axes, shown: Sequence[Point], colours: Sequence[str]) -> None:
-    """Draw the points, the labels of those that lie together one above the other."""
-    last: tuple[float, float] | None = None
-    for point, colour in sorted(zip(shown, colours, strict=True), key=lambda each: (each[0].intensity, each[0].gflops)):
-        face = colour if point.measured else "white"
-        axes.plot([point.intensity], [point.gflops], "o", markersize=5, markerfacecolor=face, markeredgecolor=colour)
-        height = point.gflops
-        if last is not None and point.intensity < last[0] * MARGIN and height < last[1] * LINE_STEP:
-            height = last[1] * LINE_STEP
-        last = (point.intensity, height)
-        axes.annotate(
-            point.name if point.measured else f"{point.name} (at most)", (point.intensity, point.gflops),
-            xytext=(point.intensity * 1.12, height), textcoords="data", fontsize=7.5, va="center",
-            arrowprops={"arrowstyle": "-", "linewidth": 0.4} if height != point.gflops else None,
-        )  # fmt: skip
+def _legend(figure: Figure, handles: Sequence[Any], columns: int, **more: Any) -> None:
+    figure.legend(
+        handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=columns, **more
+    )  # fmt: skip

@@ -1,22 +1,26 @@
-"""A sweep over more than blocks in the terminal: a row a point, best first, what is best and how sure that is."""
+"""A sweep in the terminal: the map of its blocks, or a row a point, best first; what is best and how sure that is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
-from cudabench.measure import sweep
-from cudabench.plan.space import Axis, text_of
-from cudabench.records.launch import dim_text
-from cudabench.records.results import Result
-from cudabench.results import compare, stats, units
-from cudabench.results.columns import Column
+from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
+from cudabench.plan.space import Axis, Refusal, text_of
+from cudabench.records.launch import Dim, dim_text
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import DeviceInfo, Result
+from cudabench.results import compare, stats, sweep_points, units
+from cudabench.results.columns import NOTHING, Column
 from cudabench.results.ratio import CONFIDENCE, time_ratio
+from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
+from cudabench.views import heatmap
 from cudabench.views.headlines import at_least, held_by, waste
-from cudabench.views.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
+from cudabench.views.heatmap import BAD
+from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, fitting, priced_on, problem_line
 
 if TYPE_CHECKING:
@@ -26,38 +30,93 @@ MOST_ROWS = 20  # of one problem
 MOST_REASONS = 5
 BESIDE = 10  # columns for the mark and for what is said of a point that is not right
 MEASURED = (
-    "*: the best. =: not to be told from it, since the {confidence:.0%} interval of their ratio holds 1. time: median "
-    "of the samples, and half their interquartile range. slower: than the best. Points within {close:.0%} of the best "
-    "were measured again, in {rounds} rounds in turns."
+    f"*: the best. =: not to be told from it, since the {CONFIDENCE:.0%} interval of their ratio holds 1. time: median "
+    f"of the samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
+    f"were measured again, in {ROUNDS} rounds in turns."
 )
 COUNTED = "*: the best. =: the same {of}. Nothing is timed in the simulator."
+ORDER = (
+    f"Ordered by the busiest unit, with {SECTOR_CYCLES:g} cycles a sector, {WAVEFRONT_CYCLES:g} a "
+    f"wavefront, {sweep_points.INSTRUCTION_CYCLES:g} an instruction; latency and occupancy are not in it."
+)
+PRICED = (
+    "Ordered by the bound on the card, which is no time, then by sectors and wavefronts over the ideal; of two bounds "
+    "within 10% it does not say which kernel is faster."
+)
 
 
-def report(out: Console, swept: Swept) -> None:
-    """Print where it ran; for each problem its table, its best and the command that repeats it; what was left out."""
+@dataclass(frozen=True)
+class Swept:
+    """A sweep as it is reported: what ran, what was refused, what the second pass found."""
+
+    operation: Operation
+    device: DeviceInfo
+    settings: Settings
+    results: tuple[Result, ...]
+    refused: tuple[Refusal, ...]
+    finals: Sequence[sweep_points.Final]
+    complete: bool = True  # an interrupted sweep has no best
+    repeat: Callable[[Result], str] | None = None  # the command that repeats a result
+    axes: tuple[Axis, ...] = ()
+    planned: int | None = None  # points; None where they are searched
+    file: str | None = None  # where the results are kept
+    announced: bool = False  # whether the device is said already
+
+    @property
+    def priced(self) -> bool:
+        """Whether points are ordered by their bound on a card."""
+        return self.device.kind == "sim" and bool(priced_on(self.results))
+
+    @property
+    def best(self) -> list[Dim]:
+        """The best block; several of the simulator's where their counts are equal, none of an interrupted sweep."""
+        if not self.complete:
+            return []
+        if self.finals:
+            return [self.finals[0].result.block] if self.finals[0].result.status == "ok" else []
+        return [result.block for result in sweep_points.best(self.results)]
+
+
+def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
+    """Print where it ran; for each problem its table, its best and the command that repeats it; what was left out. Of a
+    sweep of blocks alone the map in place of the table."""
     from rich.text import Text
 
     if not swept.results:
         return
     if not swept.announced:
         out.print(Text(device_line(swept.device, priced_on(swept.results)), style="bold"))
-    groups = sweep.by_problem(swept.results, swept.axes)
-    for problem, results in groups.items():
-        line = problem_line(swept.operation, results, swept.settings, swept.device)
+    simulated = swept.device.kind == "sim"
+    order = PRICED if swept.priced else ORDER
+    if map_of_blocks:
+        line = problem_line(swept.operation, swept.results, swept.settings, swept.device)
+        out.print(f"{swept.results[0].kernel}, {line}", soft_wrap=True)
+        heatmap.show(out, swept.results, [refusal.block for refusal in swept.refused], swept.best)
         out.print()
-        out.print(
-            Text(f"{text_of(dict(problem))}: {line}" if problem else f"{results[0].kernel}, {line}"), soft_wrap=True
-        )
+        for said in _best_block(swept):
+            out.print(Text(said), soft_wrap=True)
+        for said in ([order] if simulated else []) + _refused_blocks(swept):
+            out.print(Text(said, style="dim"))
+        return
+    for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
+        out.print()
+        out.print(Text(_heading(swept, problem, results)), soft_wrap=True)
         out.print()
         marks = _marks(swept, results)
         _table(out, swept, results, marks)
-        for said in best_lines(swept, results, marks):
+        for said in _best_point(swept, results, marks):
             out.print(Text(said), soft_wrap=True)
     out.print()
     if not swept.complete:
-        out.print(Text(interrupted(swept), style="yellow"), soft_wrap=True)
-    for said in (*_legend(swept), *trouble_lines(swept)):
+        out.print(Text(_interrupted(swept), style="yellow"), soft_wrap=True)
+    legend = (COUNTED.format(of=_alike(swept)), order) if simulated else (MEASURED,)
+    for said in (*legend, *_trouble(swept)):
         out.print(Text(said, style="dim"), soft_wrap=True)
+
+
+def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
+    line = f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"
+    return f"{text_of(dict(problem))}: {line}" if problem else line
 
 
 def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
@@ -65,11 +124,9 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
     from rich.text import Text
 
     groups = [
-        (f"{text_of(dict(problem))}: {line}" if problem else line, results)
-        for problem, results in sweep.by_problem(swept.results, swept.axes).items()
-        for line in [f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"]
+        (_heading(swept, problem, results), results)
+        for problem, results in sweep_points.by_problem(swept.results, swept.axes).items()
     ]
-
     blocks = len({result.block for result in swept.results}) > 1 and not any(a.kind == "block" for a in swept.axes)
 
     def label(result: Result) -> str:
@@ -77,24 +134,18 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
         return ", ".join(part for part in (text_of(where), dim_text(result.block) * (blocks or not where)) if part)
 
     by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
-    for said in trouble_lines(replace(swept, results=())):
+    for said in _trouble(replace(swept, results=())):
         out.print(Text(said, style="dim"), soft_wrap=True)
-
-
-def _legend(swept: Swept) -> list[str]:
-    if swept.device.kind == "sim":
-        return [COUNTED.format(of=_alike(swept)), PRICED if swept.priced else ORDER]
-    return [MEASURED.format(confidence=CONFIDENCE, close=sweep.CLOSE, rounds=sweep.ROUNDS)]
 
 
 def _alike(swept: Swept) -> str:
     return "bound, and no more waste" if swept.priced else "counts"
 
 
-def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep.Final]:
+def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep_points.Final]:
     """Return the finalists of one problem, best first."""
-    own = {sweep.identity(result) for result in results}
-    return [final for final in swept.finals if sweep.identity(final.result) in own]
+    own = {sweep_points.identity(result) for result in results}
+    return [final for final in swept.finals if sweep_points.identity(final.result) in own]
 
 
 def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
@@ -103,11 +154,11 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
         return {}
     finals = _finals(swept, results)
     if finals and finals[0].result.status == "ok":
-        tied = {sweep.identity(final.result) for final in sweep.ties(finals)}
-        best = sweep.identity(finals[0].result)
-        return {at: "*" if sweep.identity(r) == best else "=" for at, r in enumerate(results)
-                 if sweep.identity(r) in {best, *tied}}  # fmt: skip
-    equal = [at for at, result in enumerate(results) if any(result is one for one in sweep.best(results))]
+        tied = {sweep_points.identity(final.result) for final in sweep_points.ties(finals)}
+        best = sweep_points.identity(finals[0].result)
+        return {at: "*" if sweep_points.identity(r) == best else "=" for at, r in enumerate(results)
+                 if sweep_points.identity(r) in {best, *tied}}  # fmt: skip
+    equal = [at for at, result in enumerate(results) if any(result is one for one in sweep_points.best(results))]
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
 
@@ -184,10 +235,10 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[in
 
 def _rank(result: Result, mark: str) -> tuple[object, ...]:
     bad = result.status != "ok"
-    return (bad, mark != "*", () if bad else sweep.cost(result))
+    return (bad, mark != "*", () if bad else sweep_points.cost(result))
 
 
-def best_lines(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
+def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
     """Return the best point of a problem with its figures, how sure that is, and the command that repeats it."""
     if not swept.complete:
         return []
@@ -197,7 +248,7 @@ def best_lines(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -
     where = {axis.name: chosen.parameters[axis.name] for axis in swept.axes if not axis.problem}
     unverified = "" if chosen.verification else " (unverified: give --expect)"
     tried = f" of the {len(results)} points tried" if swept.planned is None else ""
-    lines = [f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {figures(chosen)}{unverified}"]
+    lines = [f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}"]
     finals = _finals(swept, results)
     equal = sum(mark == "=" for mark in marks.values())
     others = f"{equal} others" if equal > 1 else "Another one"
@@ -211,29 +262,101 @@ def best_lines(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -
         ratio = time_ratio(chosen.time, second.time, moved, run_to_run_s=0.0)
         lines.append(f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least.")
     elif chosen.time and len(results) > 1:
-        lines.append(f"No other point comes within {sweep.CLOSE:.0%}.")
+        lines.append(f"No other point comes within {CLOSE:.0%}.")
     if swept.repeat:
         lines.append(f"Repeat: {swept.repeat(chosen)}")
     return lines
 
 
-def trouble_lines(swept: Swept) -> list[str]:
+def _refused_blocks(swept: Swept) -> list[str]:
+    """Return which blocks were refused, and which ran and were not right, by reason."""
+    refused = [
+        ("Refused", each.reason.partition(": ")[2] or each.reason, dim_text(each.block)) for each in swept.refused
+    ]
+    bad = [(r.status.capitalize(), f"{r.reason}", dim_text(r.block)) for r in swept.results if r.status != "ok"]
+    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in _by_reason([*refused, *bad]).items()]
+
+
+def _trouble(swept: Swept) -> list[str]:
     """Return which points were left out and which ran and were not right, by reason, a few of each."""
-    reasons: dict[str, list[str]] = {}
-    for refusal in swept.refused:
-        reasons.setdefault(f"Left out: {{}}: {refusal.reason}", []).append(
-            text_of(refusal.values) or dim_text(refusal.block)
+    refused = [("Left out", each.reason, text_of(each.values) or dim_text(each.block)) for each in swept.refused]
+    bad = [
+        (
+            r.status.capitalize(),
+            "".join((r.reason or "").strip().splitlines()[:1]),
+            text_of(r.parameters) or dim_text(r.block),
         )
-    for result in swept.results:
-        if result.status != "ok":
-            reason = (result.reason or "").strip().splitlines()[0] if result.reason else ""
-            reasons.setdefault(f"{result.status.capitalize()}: {{}}: {reason}", []).append(
-                text_of(result.parameters) or dim_text(result.block)
-            )
-    lines = [line.replace("{}", _some(points), 1) for line, points in reasons.items()]
-    more = len(lines) - MOST_REASONS
-    return lines[:MOST_REASONS] + ([f"... and {more} more reasons, in --json"] if more > 0 else [])
+        for r in swept.results
+        if r.status != "ok"
+    ]
+    found = _by_reason([*refused, *bad])
+    lines = []
+    for (what, reason), points in [*found.items()][:MOST_REASONS]:
+        more = f" and {len(points) - 3} more" if len(points) > 3 else ""
+        lines.append(f"{what}: {', '.join(points[:3])}{more}: {reason}")
+    left = len(found) - MOST_REASONS
+    return lines + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
 
 
-def _some(points: Sequence[str]) -> str:
-    return ", ".join(points[:3]) + (f" and {len(points) - 3} more" if len(points) > 3 else "")
+def _by_reason(entries: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for what, reason, point in entries:
+        found.setdefault((what, reason), []).append(point)
+    return found
+
+
+def _best_block(swept: Swept) -> list[str]:
+    """Return the best block with its figures and spread, what cannot be told from it, and where the default stands."""
+    if not swept.complete:
+        return [_interrupted(swept)]
+    chosen = [result for result in swept.results if result.block in swept.best]
+    if not chosen:
+        return ["No block gave a right result."]
+    default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
+    chosen.sort(key=lambda result: result.block[: len(default)] != default)
+    best = chosen[0]
+    lines = [f"Best: {dim_text(best.block)}, {_figures(best)}"]
+    if best.time and swept.finals:
+        lines[0] += f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
+        tied = [dim_text(final.result.block) for final in sweep_points.ties(swept.finals)]
+        if tied:
+            lines.append(f"As fast, within the spread: {', '.join(tied)}")
+    elif len(chosen) > 1:
+        same = "The same bound, and no more waste" if swept.priced else "The same counts"
+        lines.append(f"{same}: {', '.join(dim_text(result.block) for result in chosen[1:])}")
+    measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
+    if measured and measured.block == best.block:
+        lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
+    elif measured and measured.status == "ok":
+        line = f"The default block {dim_text(measured.block)}: {_figures(measured)}"
+        if measured.time and best.time:
+            line += f", {measured.time.median_s / best.time.median_s - 1:.1%} slower"
+        lines.append(line)
+    if swept.repeat:
+        lines.append(f"Repeat: {swept.repeat(best)}")
+    return lines
+
+
+def _interrupted(swept: Swept) -> str:
+    """Return what is said of a sweep that did not come to its end."""
+    measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
+    more = f"; --resume {swept.file} goes on" if swept.file and swept.file != "-" else ""
+    return f"Interrupted after {measured}: no best is announced{more}."
+
+
+def _figures(result: Result) -> str:
+    """Return what a block reached: time with its spread and bandwidth, or counts."""
+    if result.time is None:
+        counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
+        if result.limits:
+            wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
+            return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
+        return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
+    parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
+    if result.gflops is not None and is_arithmetic(result):
+        return f"{parts[0]}, {units.digits(result.gflops)} GFLOP/s"
+    if result.bandwidth_gbps is not None:
+        parts.append(f"{units.digits(result.bandwidth_gbps)} GB/s")
+    if result.copy_fraction is not None:
+        parts.append(f"{units.percent(result.copy_fraction)} of copy")
+    return ", ".join(parts)

@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 
 from cudabench import text as texts
-from cudabench.errors import CudabenchError
 from cudabench.records.results import Result
 from cudabench.results import compare
-from cudabench.views.export.run import Run, names
+from cudabench.views.export.run import Run, names, nothing_right
 
 LONGEST_NAME = 1024  # of a benchmark, in characters
 
@@ -28,11 +27,7 @@ def text(runs: Sequence[Run]) -> str:
             if measures:
                 document[texts.line(label)[:LONGEST_NAME]] = measures
     if not document:
-        held = "hold" if len(runs) > 1 else "holds"
-        raise CudabenchError(
-            f"{', '.join(run.name for run in runs)} {held} no right result with a time or count, so there is nothing "
-            "to report."
-        )
+        raise nothing_right(runs, "time or count, so there is nothing to report")
     return texts.json(json.dumps(document, indent=2)) + "\n"
 
 

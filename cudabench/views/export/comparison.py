@@ -10,8 +10,7 @@ from cudabench.errors import EXIT_FAILED, EXIT_WRONG
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 from cudabench.results.compare import Comparison, Failure, Row
-from cudabench.text import xml
-from cudabench.views.export.junit import decimal
+from cudabench.views.export.junit import Case, add_suite, written
 from cudabench.views.export.run import EPOCH, name, title
 
 KINDS = {EXIT_WRONG: "wrong", EXIT_FAILED: "failed"}
@@ -32,46 +31,20 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
             if result:
                 suites.setdefault(title(result), []).append((row, result))
         for heading, pairs in suites.items():
-            missing = [row for row, _ in pairs if row.new is None and id(row) not in failed]
-            suite = ElementTree.SubElement(
-                root,
-                "testsuite",
-                {
-                    "name": xml(f"{heading}: {names[0]} -> {label}"),
-                    "package": "cudabench",
-                    "id": str(len(root)),
-                    "timestamp": _when(comparison),
-                    "hostname": xml(str(comparison.new.host.get("name") or "localhost")),
-                    "tests": str(len(pairs)),
-                    "failures": str(sum(id(row) in failed for row, _ in pairs)),
-                    "errors": "0",
-                    "skipped": str(len(missing)),
-                    "time": decimal(sum(row.new.time.median_s for row, _ in pairs if row.new and row.new.time)),
-                },
-            )
-            ElementTree.SubElement(suite, "properties")
-            for row, result in pairs:
-                file = comparison.new if row.new else comparison.base
-                case = ElementTree.SubElement(
-                    suite,
-                    "testcase",
-                    {
-                        "name": xml(name(result, file)),
-                        "classname": xml(f"cudabench.{result.operation}"),
-                        "time": decimal(row.new.time.median_s if row.new and row.new.time else 0),
-                    },
-                )
-                failure = failed.get(id(row))
-                if failure:
-                    shown = xml(failure.message)
-                    attributes = {"type": KINDS.get(failure.code, "regression"), "message": shown.splitlines()[0]}
-                    ElementTree.SubElement(case, "failure", attributes).text = shown
-                elif row.new is None:
-                    ElementTree.SubElement(case, "skipped", {"message": xml(f"only in {names[0]}")})
-            ElementTree.SubElement(suite, "system-out").text = "\n".join(xml(_line(row)) for row, _ in pairs)
-            ElementTree.SubElement(suite, "system-err")
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+            cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
+            add_suite(root, f"{heading}: {names[0]} -> {label}", _when(comparison), comparison.new, cases, {})
+    return written(root)
+
+
+def _case(row: Row, result: Result, comparison: Comparison, failure: Failure | None, base: str) -> Case:
+    return Case(
+        name(result, comparison.new if row.new else comparison.base),
+        result.operation,
+        row.new.time.median_s if row.new and row.new.time else 0,
+        (KINDS.get(failure.code, "regression"), failure.message) if failure else None,
+        f"only in {base}" if row.new is None and not failure else None,
+        _line(row),
+    )
 
 
 def _when(comparison: Comparison) -> str:

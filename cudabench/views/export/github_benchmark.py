@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from cudabench import text as texts
-from cudabench.errors import CudabenchError
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import Result
 from cudabench.results import compare, units
-from cudabench.views.export.run import Run, names
+from cudabench.views.export.run import Run, names, nothing_right
 
 Metric = Literal["time", "bandwidth"]
 
@@ -28,19 +27,12 @@ def text(runs: Sequence[Run], metric: Metric = "time") -> str:
     entries = []
     for run, labels in zip(runs, names(runs), strict=True):
         for result, label in zip(run.file.results, labels, strict=True):
-            if result.status != "ok":
-                continue
-            if metric == "bandwidth":
-                entries += _bandwidth(result, run.file, label)
-            else:
-                entries += [*_time(result, run.file, label), *_counts(result, label)]
+            if result.status == "ok":
+                entries += _timed(result, run.file, label, metric)
+                entries += _counts(result, label) if metric == "time" else []
     if not entries:
         what = "bandwidth" if metric == "bandwidth" else "time or count"
-        held = "hold" if len(runs) > 1 else "holds"
-        raise CudabenchError(
-            f"{', '.join(run.name for run in runs)} {held} no right result with a {what}, and the action refuses an "
-            "empty array."
-        )
+        raise nothing_right(runs, f"{what}, and the action refuses an empty array")
     return texts.json(json.dumps(entries, indent=2)) + "\n"
 
 
@@ -66,18 +58,14 @@ def _extra(result: Result, file: ResultsFile) -> list[str]:
     ]
 
 
-def _time(result: Result, file: ResultsFile, label: str) -> list[dict[str, Any]]:
-    if result.time is None:
+def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> list[dict[str, Any]]:
+    if result.time is None or (metric == "bandwidth" and result.bandwidth_gbps is None):
         return []
     half = (result.time.q3_s - result.time.q1_s) / 2
+    if metric == "bandwidth" and result.bandwidth_gbps is not None:
+        half = half / result.time.median_s * result.bandwidth_gbps
+        return [_entry(label, "GB/s", result.bandwidth_gbps, half, _extra(result, file))]
     return [_entry(label, "µs", result.time.median_s * 1e6, half * 1e6, _extra(result, file))]
-
-
-def _bandwidth(result: Result, file: ResultsFile, label: str) -> list[dict[str, Any]]:
-    if result.time is None or result.bandwidth_gbps is None:
-        return []
-    half = (result.time.q3_s - result.time.q1_s) / 2 / result.time.median_s * result.bandwidth_gbps
-    return [_entry(label, "GB/s", result.bandwidth_gbps, half, _extra(result, file))]
 
 
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@ reporters read too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timezone
 from xml.etree import ElementTree
 
@@ -14,6 +15,19 @@ from cudabench.text import xml
 from cudabench.views.export.run import Run, labels_of, missed, name, title
 
 
+@dataclass(frozen=True)
+class Case:
+    """A test case: its name, operation and seconds, why it fails as (kind, sentence), why it was skipped, and a line
+    with its figures."""
+
+    name: str
+    operation: str
+    seconds: float
+    failure: tuple[str, str] | None
+    skipped: str | None
+    line: str
+
+
 def text(runs: Sequence[Run]) -> str:
     """Return a suite a problem and a case a kernel. Wrong and failed kernels and missed thresholds are failures.
 
@@ -21,20 +35,37 @@ def text(runs: Sequence[Run]) -> str:
     """
     root = ElementTree.Element("testsuites")
     for run, label in zip(runs, labels_of(runs), strict=True):
+        file = run.file
         suites: dict[str, list[Result]] = {}
-        for result in run.file.results:
-            card = f" on {result.device}" if len(run.file.devices) > 1 else ""
+        for result in file.results:
+            card = f" on {result.device}" if len(file.devices) > 1 else ""
             heading = title(result) + card + (f" ({label})" if len(runs) > 1 else "")
             suites.setdefault(heading, []).append(result)
         for heading, results in suites.items():
-            _suite(root, heading, results, run)
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+            cases = [
+                Case(
+                    name(r, file), r.operation, r.time.median_s if r.time else 0, _failure(r, file),
+                    (r.reason or "") if r.status == "skipped" else None, _figures(r, file),
+                )
+                for r in results
+            ]  # fmt: skip
+            warnings = [f"{r.kernel}: {w.message}" for r in results for w in r.warnings]
+            when = run.when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+            properties = _properties(file, file.device_of(results[0]))
+            add_suite(root, heading, when, file, cases, properties, "\n".join(warnings))
+    return written(root)
 
 
-def _suite(root: ElementTree.Element, heading: str, results: Sequence[Result], run: Run) -> None:
-    file = run.file
-    failures = [_failure(result, file) for result in results]
+def add_suite(
+    root: ElementTree.Element,
+    heading: str,
+    when: str,
+    file: ResultsFile,
+    cases: Sequence[Case],
+    properties: Mapping[str, str],
+    warnings: str | None = None,
+) -> None:
+    """Add a suite with its cases; file: which host it was measured on."""
     suite = ElementTree.SubElement(
         root,
         "testsuite",
@@ -42,37 +73,37 @@ def _suite(root: ElementTree.Element, heading: str, results: Sequence[Result], r
             "name": xml(heading),
             "package": "cudabench",
             "id": str(len(root)),
-            "timestamp": run.when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"),
+            "timestamp": when,
             "hostname": xml(str(file.host.get("name") or "localhost")),
-            "tests": str(len(results)),
-            "failures": str(sum(failure is not None for failure in failures)),
+            "tests": str(len(cases)),
+            "failures": str(sum(case.failure is not None for case in cases)),
             "errors": "0",
-            "skipped": str(sum(result.status == "skipped" for result in results)),
-            "time": decimal(sum(result.time.median_s for result in results if result.time)),
+            "skipped": str(sum(case.skipped is not None for case in cases)),
+            "time": _decimal(sum(case.seconds for case in cases)),
         },
     )
-    properties = ElementTree.SubElement(suite, "properties")
-    for key, value in _properties(file, file.device_of(results[0])).items():
-        ElementTree.SubElement(properties, "property", {"name": xml(key), "value": xml(value)})
-    for result, failure in zip(results, failures, strict=True):
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            {
-                "name": xml(name(result, file)),
-                "classname": xml(f"cudabench.{result.operation}"),
-                "time": decimal(result.time.median_s if result.time else 0),
-            },
-        )
-        if failure:
-            kind, sentence = failure
+    known = ElementTree.SubElement(suite, "properties")
+    for key, value in properties.items():
+        ElementTree.SubElement(known, "property", {"name": xml(key), "value": xml(value)})
+    for case in cases:
+        attributes = {
+            "name": xml(case.name), "classname": xml(f"cudabench.{case.operation}"), "time": _decimal(case.seconds)
+        }  # fmt: skip
+        made = ElementTree.SubElement(suite, "testcase", attributes)
+        if case.failure:
+            kind, sentence = case.failure
             shown = xml(sentence)
-            ElementTree.SubElement(case, "failure", {"type": kind, "message": shown.splitlines()[0]}).text = shown
-        elif result.status == "skipped":
-            ElementTree.SubElement(case, "skipped", {"message": xml(result.reason or "")})
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(xml(_figures(r, file)) for r in results)
-    warnings = [f"{r.kernel}: {w.message}" for r in results for w in r.warnings]
-    ElementTree.SubElement(suite, "system-err").text = xml("\n".join(warnings))
+            ElementTree.SubElement(made, "failure", {"type": kind, "message": shown.splitlines()[0]}).text = shown
+        elif case.skipped is not None:
+            ElementTree.SubElement(made, "skipped", {"message": xml(case.skipped)})
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(xml(case.line) for case in cases)
+    ElementTree.SubElement(suite, "system-err").text = None if warnings is None else xml(warnings)
+
+
+def written(root: ElementTree.Element) -> str:
+    """Return a document's text."""
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _failure(result: Result, file: ResultsFile) -> tuple[str, str] | None:
@@ -97,6 +128,5 @@ def _figures(result: Result, file: ResultsFile) -> str:
     return f"{name(result, file)}: {shown}{speed}"
 
 
-def decimal(seconds: float) -> str:
-    """Return a time as the schema wants it."""
+def _decimal(seconds: float) -> str:
     return f"{seconds:.9f}"  # xs:decimal has no exponent

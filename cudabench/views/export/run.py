@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cudabench.cards import load as cards
+from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import Cost
 from cudabench.explain.accesses import total as sum_of
 from cudabench.records.file import ResultsFile
@@ -65,10 +66,21 @@ def names(runs: Sequence[Run]) -> list[list[str]]:
     ]
 
 
+def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:
+    """Return the error of runs without a right result that a format can hold: what they lack, and what follows."""
+    held = "hold" if len(runs) > 1 else "holds"
+    return CudabenchError(f"{', '.join(run.name for run in runs)} {held} no right result with a {lacking}.")
+
+
 def labels_of(runs: Sequence[Run]) -> list[str]:
-    """Return the runs' file names without folder and suffix where they stay apart, else as they are."""
-    stems = [Path(run.name).stem for run in runs]
-    return stems if len(set(stems)) == len(stems) else [run.name for run in runs]
+    """Return what to call runs: their files' short names."""
+    return short_names([run.name for run in runs])
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return file names without folder and suffix where they stay apart, else as they are."""
+    stems = [Path(name).stem for name in names]
+    return stems if len(set(stems)) == len(stems) else list(names)
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:

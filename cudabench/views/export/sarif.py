@@ -36,107 +36,79 @@ class Rule:
     help: str
 
 
+WARNINGS = ("threshold", "regression", "code-regression")
 RULES = {
-    rule.id: rule
-    for rule in (
-        Rule(
-            "race",
+    rule: Rule(rule, sentence, "warning" if rule in WARNINGS else "error", repair)
+    for rule, (sentence, repair) in {
+        "race": (
             "Two threads access one location without a barrier between them, and at least one writes.",
-            "error",
             "Put __syncthreads() between the write and the other access, or make it an atomic.",
         ),
-        Rule(
-            "out-of-bounds",
+        "out-of-bounds": (
             "A thread accesses memory outside the array.",
-            "error",
             "Guard the access with the size of the array.",
         ),
-        Rule(
-            "use-after-free",
+        "use-after-free": (
             "A thread uses, or frees again, what was freed on the device's heap.",
-            "error",
             "Free memory once, after its last use.",
         ),
-        Rule(
-            "uninitialized-shared",
+        "uninitialized-shared": (
             "A thread reads shared memory that nobody has written.",
-            "error",
             "Write every element that is read, also at the edges of the problem.",
         ),
-        Rule(
-            "divergent-barrier",
+        "divergent-barrier": (
             "Not all threads of a block reach a barrier.",
-            "error",
             "Move __syncthreads() out of the branch.",
         ),
-        Rule(
-            "deadlock",
+        "deadlock": (
             "Threads wait for what no thread will bring any more.",
-            "error",
             "See that whoever is waited for comes there: the message names what is missing.",
         ),
-        Rule(
-            "endless-loop",
+        "endless-loop": (
             "Threads go round a loop that nothing ends.",
-            "error",
             "Let the loop change what its condition depends on.",
         ),
-        Rule(
-            "invalid-mask",
+        "invalid-mask": (
             "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not come.",
-            "error",
             "Let the mask name just the lanes that come: take it from __ballot_sync() before the branch.",
         ),
-        Rule(
-            "misaligned",
+        "misaligned": (
             "An address is not a multiple of the size of the access.",
-            "error",
             "Access vectors at multiples of their size only.",
         ),
-        Rule(
-            "missing-fence",
+        "missing-fence": (
             "A block reads what another wrote without a fence between the data and the flag.",
-            "error",
             "Put __threadfence() between writing the data and setting the flag.",
         ),
-        Rule(
-            "stale-read",
+        "stale-read": (
             "A thread reads through the read-only cache what the same launch has written.",
-            "error",
             "Read memory that the kernel writes by plain loads: no __ldg(), no pointer that is const and __restrict__.",
         ),
-        Rule(
-            "undefined-value",
+        "undefined-value": (
             "A value that nothing defines decides what happens.",
-            "error",
             "Initialize the variable.",
         ),
-        Rule(
-            "wrong-result",
+        "wrong-result": (
             "The output differs from the reference by more than the tolerance.",
-            "error",
             "Look at the first wrong element that the message names.",
         ),
-        Rule("failed", "The kernel did not run to its end.", "error", "The message says what stopped it."),
-        Rule(
-            "threshold",
+        "failed": (
+            "The kernel did not run to its end.",
+            "The message says what stopped it.",
+        ),
+        "threshold": (
             "The kernel misses a threshold of its run.",
-            "warning",
             "Run 'cudabench explain' on the kernel: it names the lines that waste.",
         ),
-        Rule(
-            "regression",
+        "regression": (
             "The kernel takes longer, or more accesses and instructions, than in the base.",
-            "warning",
             "Run 'cudabench explain' on the kernel, and compare the lines that grew.",
         ),
-        Rule(
-            "code-regression",
+        "code-regression": (
             "The kernel's machine code needs more than that of the old revision.",
-            "warning",
             "Run 'cudabench diff' on both revisions: it names the lines whose code grew.",
         ),
-    )
+    }.items()
 }
 
 
@@ -276,6 +248,6 @@ def _message(message: str) -> str:
 
 
 def _uri(source: str) -> str:
-    """Return a path as a URI, relative where the path is: a colon in it is no scheme."""
+    """Return a path as a URI, relative where the path is: a colon in it does not make a scheme."""
     path = PurePosixPath(source or "unknown.cu")
     return f"file://{quote(str(path))}" if path.is_absolute() else quote(str(path))

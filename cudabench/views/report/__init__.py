@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudabench import __version__, text
 from cudabench.records.file import ResultsFile
+from cudabench.results import units
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -89,8 +90,7 @@ def compiled(template: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
-    environment.filters["said"] = said
+    environment.filters |= {"shown": shown, "said": said, "seconds": units.seconds, "percent": units.percent}
     environment.filters["whole"] = Markup  # of this package's own files and of JSON whose '<' is escaped
     return environment.from_string(template)
 

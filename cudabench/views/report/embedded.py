@@ -10,7 +10,7 @@ from typing import Any
 
 from cudabench import text
 from cudabench.explain.accesses import by_line
-from cudabench.records.file import ResultsFile, parse
+from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result
 
 MOST_TEXT = 400  # characters of a text, where all else is left out already
@@ -33,7 +33,7 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
-    every = _odd(math.ceil(samples / MOST_SAMPLES))
+    every = math.ceil(samples / MOST_SAMPLES) | 1  # odd: neighbouring samples often alternate between two levels
     if every > 1:
         files = [_changed(file, lambda r: thinned(r, every)) for file in files]
         left_out.append(f"all but one in {every} of {samples} samples, whose medians and quartiles are of all")
@@ -56,26 +56,12 @@ def thinned(result: Result, every: int) -> Result:
     while math.gcd(step, result.time.places) > 1:
         step += 2
     time = result.time
-    kept = replace(
-        time,
-        samples_s=time.samples_s[::step],
-        samples_place=time.samples_place[::step],
-        samples_sm_mhz=time.samples_sm_mhz[::step],
-    )
-    return replace(result, time=kept)
-
-
-def _odd(number: int) -> int:
-    """Return the number, or the next one: neighbouring samples often alternate between two levels."""
-    return number if number % 2 else number + 1
+    lists = {name: getattr(time, name)[::step] for name in ("samples_s", "samples_place", "samples_sm_mhz")}
+    return replace(result, time=replace(time, **lists))
 
 
 def _changed(file: ResultsFile, change: Callable[[Result], Result]) -> ResultsFile:
     return replace(file, results=[change(result) for result in file.results])
-
-
-def _merged(result: Result) -> Result:
-    return replace(result, access=tuple(by_line(result.access))) if result.access else result
 
 
 def _without(key: str) -> Callable[[ResultsFile], ResultsFile]:
@@ -110,7 +96,10 @@ def _with_short_texts(file: ResultsFile) -> ResultsFile:
 
 STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (_without("threads"), "single accesses of threads (--threads)"),
-    (lambda file: _changed(file, _merged), "accesses by instruction, which are summed by line"),
+    (
+        lambda file: _changed(file, lambda r: replace(r, access=tuple(by_line(r.access))) if r.access else r),
+        "accesses by instruction, which are summed by line",
+    ),
     (_with_code(12), "the machine code of a line from its 13th instruction on"),
     (lambda file: _changed(file, lambda r: thinned(r, 3)), "two thirds of the remaining samples"),
     (_with_code(4), "the machine code of a line from its 5th instruction on"),
@@ -128,7 +117,7 @@ STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
 def _dumped(file: ResultsFile) -> str:
     document = file.document()
     document["results"] = [_filled(result) for result in document["results"]]
-    return escaped(json.dumps(_finite(document), separators=(",", ":")))
+    return escaped(json.dumps(finite(document), separators=(",", ":")))
 
 
 def escaped(dumped: str) -> str:
@@ -141,12 +130,3 @@ def _filled(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _filled(item) for key, item in value.items() if item is not None}
     return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _finite(value: Any) -> Any:
-    """Return a document with NaN and infinities as the texts that the results file has for them."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,9 +14,11 @@ from cudabench.records.results import Result
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text
 from cudabench.source.records import SourceFile
+from cudabench.views.quantities import short
 
 LEVELS = 5
 MOST_LINES = 220  # of one kernel
+MOST_ROWS = 640  # of a page
 CONTEXT = 2  # lines around one that ran outside the kernel
 
 
@@ -160,18 +162,6 @@ def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> H
         return Heat(f"{value:.1f}", level, f"{value:.2f} of 32 threads active")
     level = max(1, round(value / top * LEVELS)) if top and value else 0
     ideal = by.get(f"ideal {name}")
-    over = f"; {abbreviated(ideal)} would do" if ideal and ideal < value else ""
+    over = f"; {short(ideal, ' ')} would do" if ideal and ideal < value else ""
     times = f" {value / ideal:.3g}x" if ideal and value >= 1.05 * ideal else ""
-    return Heat(f"{abbreviated(value)}{times}", level, f"{value:,.0f} {name}{over}".replace(",", " "))
-
-
-def abbreviated(value: float) -> str:
-    """Return a count with three digits: 16.8 M."""
-    for factor, unit_name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= factor:
-            return f"{value / factor:.{_places(value / factor)}f}{unit_name}"
-    return f"{value:.0f}"
-
-
-def _places(value: float) -> int:
-    return 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return Heat(f"{short(value, ' ')}{times}", level, f"{value:,.0f} {name}{over}".replace(",", " "))

@@ -1,0 +1,86 @@
+"""The points of a sweep: what tells them apart, which problem they are of, and which are best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudabench.explain import verdict
+from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
+from cudabench.plan.space import Axis
+from cudabench.records.planned import Case
+from cudabench.records.results import Result
+from cudabench.results import compare
+from cudabench.results.ratio import time_ratio
+
+CLOSE = 0.03  # of the best time: blocks within it are measured again
+ROUNDS = 4  # even, so that every block comes as often early as late
+INSTRUCTION_CYCLES = 0.25  # four schedulers issue an instruction each
+
+
+@dataclass(frozen=True)
+class Final:
+    """A block's result over all rounds, and how far its median moved between them, as a fraction."""
+
+    result: Result
+    moved: float
+
+
+def identity(result: Result | Case) -> tuple[Any, ...]:
+    """Return what tells a point from the others of a sweep."""
+    problem = result.problem if isinstance(result, Case) else result
+    size = tuple((name, float(value)) for name, value in problem.size.items())
+    return tuple(sorted(result.parameters.items())), result.kernel, result.block, result.grid, size, problem.dtype
+
+
+def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
+    """Return results by the problem that they are of, the values of the axes that make one, in their order."""
+    names = {axis.name for axis in axes if axis.problem}
+    found: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for result in results:
+        problem = tuple((name, value) for name, value in result.parameters.items() if name in names)
+        found.setdefault(problem, []).append(result)
+    return found
+
+
+def ties(finals: Sequence[Final]) -> list[Final]:
+    """Return the finalists, the best one left out, that cannot be told from it: their ratio's interval holds 1.
+
+    Two blocks of one run share its clocks and addresses, so what medians moved between rounds takes the place of what
+    two runs differ.
+    """
+    best, *others = finals
+    moved = max(final.moved for final in finals)
+    return [
+        other
+        for other in others
+        if best.result.time
+        and other.result.time
+        and time_ratio(best.result.time, other.result.time, moved, run_to_run_s=0.0).low <= 1
+    ]
+
+
+def cost(result: Result) -> tuple[float, ...]:
+    """Return what orders points, least first: the time; in the simulator the bound on the card that is priced and what
+    is wasted, else the cycles of the busiest unit, then counts.
+
+    Adding counts up would let a unit that is idle decide. The cycles are no time and are shown nowhere: latency and
+    occupancy are not in them.
+    """
+    if result.time:
+        return (result.time.median_s,)
+    if result.limits:
+        return (verdict.bound(result), wasted(result.access or ()))
+    counted = compare.counts(result)
+    sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
+    wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("instructions", 0)
+    busiest = max(sectors * SECTOR_CYCLES, wavefronts * WAVEFRONT_CYCLES, instructions * INSTRUCTION_CYCLES)
+    return (busiest, sectors, wavefronts, instructions)
+
+
+def best(results: Iterable[Result]) -> list[Result]:
+    """Return the right results with the least cost; several where the simulator's counts are equal."""
+    right = [r for r in results if r.status == "ok"]
+    least = min((cost(r) for r in right), default=None)
+    return [r for r in right if cost(r) == least]

@@ -1,0 +1,133 @@
+"""What drawings show of results: quantities with their values, texts and what would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from statistics import median
+
+from cudabench.errors import CudabenchError
+from cudabench.explain import verdict
+from cudabench.explain.accesses import Cost, total, unit
+from cudabench.records.results import Result
+from cudabench.results import compare, units
+
+ARITHMETIC = 10  # operations a byte, under which memory bounds a kernel on every current card
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is drawn: its name with the unit, a result's value, how a value is written, what would do (or None)."""
+
+    name: str
+    value: Callable[[Result], float | None]
+    text: Callable[[float], str] = units.digits
+    ideal: Callable[[Result], float | None] = lambda result: None
+    more: bool = False
+
+    @property
+    def unit(self) -> str:
+        """The unit in its name, else the name."""
+        return self.name.rpartition(" in ")[2]
+
+
+BANDWIDTH = Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, more=True)
+GFLOPS = Quantity("GFLOP/s", lambda r: r.gflops, more=True)
+TIME = Quantity("time in µs", lambda r: r.time.median_s * 1e6 if r.time else None)
+
+
+def _least_us(result: Result) -> float | None:
+    least = least_time(result)
+    return None if least is None else least * 1e6
+
+
+AT_LEAST = Quantity("at least, in µs", _least_us)
+
+
+def count_of(space: str) -> Quantity:
+    """Return what the simulator counted of accesses to a space, with what would do."""
+
+    def spent(result: Result) -> Cost | None:
+        found = total(result.access or (), space)
+        return found if found.requests else None
+
+    return Quantity(
+        f"{space} {unit(space)}",
+        lambda r: float(cost.actual) if (cost := spent(r)) else None,
+        lambda value: units.count(round(value)),
+        lambda r: float(cost.ideal) if (cost := spent(r)) else None,
+    )
+
+
+def quantities(results: Sequence[Result]) -> list[Quantity]:
+    """Return what a set of results has to show. Raises CudabenchError where there is nothing."""
+    right = [r for r in results if r.status == "ok"]
+    if any(r.time for r in right):
+        if all(r.gflops is not None and (r.bytes is None or (r.flops or 0) >= ARITHMETIC * r.bytes) for r in right):
+            return [GFLOPS]
+        return [BANDWIDTH if any(r.bandwidth_gbps is not None for r in right) else TIME]
+    found = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in right)]
+    if not found:
+        raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
+    return found
+
+
+def of_blocks(results: Sequence[Result]) -> list[Quantity]:
+    """Return what tells the blocks of a sweep apart: bandwidth, operations or time; in the simulator every count that
+    varies."""
+    right = [r for r in results if r.status == "ok"]
+    if any(r.time for r in right):
+        if all(r.gflops is not None and is_arithmetic(r) for r in right):
+            return [GFLOPS]
+        if all(r.bandwidth_gbps is not None for r in right):
+            return [Quantity("GB/s", lambda r: r.bandwidth_gbps, more=True)]
+        scale, name = _scale_of([r.time.median_s for r in right if r.time])
+        return [Quantity(name, lambda r: r.time.median_s if r.time else None, lambda v: units.digits(v / scale))]
+    bounds = [bound for r in right if (bound := verdict.bound(r)) < inf]
+    found: list[Quantity] = []
+    if len(set(bounds)) > 1:
+        scale, name = _scale_of(bounds)
+        found = [Quantity(f"at least, {name}", _bound, lambda v: units.digits(v / scale, 3))]
+    names = ("global sectors", "local sectors", "shared wavefronts", "instructions")
+    varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
+    counted = varying or ([] if found else ["instructions"])
+    return found + [Quantity(name, partial(_counted, name), short) for name in counted]
+
+
+def _counted(name: str, result: Result) -> float | None:
+    return compare.counts(result).get(name)
+
+
+def _bound(result: Result) -> float | None:
+    return verdict.bound(result) if result.limits else None
+
+
+def short(value: float, gap: str = "") -> str:
+    """Return a count with three digits: 960, 65.5k; with a gap before the letter 65.5 k."""
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{units.digits(float(f'{value / factor:.3g}'), 3)}{gap}{letter}"
+    return f"{value:.0f}"
+
+
+def copy_of(results: Sequence[Result]) -> float | None:
+    """Return the speed of the copy of the same bytes that ran beside results, in GB/s."""
+    copies = [r.copy_gbps for r in results if r.copy_gbps]
+    return median(copies) if copies else None
+
+
+def _scale_of(values: Sequence[float]) -> tuple[float, str]:
+    """Return one unit of time for all values."""
+    return next(((f, u) for f, u in units.TIME_UNITS if min(values) >= f), units.TIME_UNITS[-1])
+
+
+def is_arithmetic(result: Result) -> bool:
+    """Tell whether a result is better said in operations than in bytes: ten of them or more a byte."""
+    return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
+
+
+def least_time(result: Result) -> float | None:
+    """Return the longest of a result's limits in seconds, under which no run of it can be; None where none is known."""
+    return float(result.limits[0].time_s) if result.limits else None

@@ -1,0 +1,117 @@
+"""Which results belong together on a page: kernels by problem, each with its results by run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from cudabench.errors import CudabenchError
+from cudabench.records.file import ResultsFile
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Result
+from cudabench.results import compare, units
+from cudabench.views.quantities import Quantity, quantities
+
+
+@dataclass
+class Entry:
+    """One kernel of a problem: its results by run, each with its place in the run's file."""
+
+    name: str
+    results: dict[int, tuple[int, Result]]
+
+    @property
+    def last(self) -> Result:
+        """The result of the newest run that has it."""
+        return self.results[max(self.results)][1]
+
+    @property
+    def status(self) -> str:
+        """What became of it in that run."""
+        return self.last.status
+
+    @property
+    def runs(self) -> list[tuple[int, Result]]:
+        """Its results, the oldest run first."""
+        return [(run, result) for run, (_, result) in sorted(self.results.items())]
+
+
+def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
+    """Return the kernels by problem, in the order of the files; equal ones of several runs are one entry."""
+    groups: dict[str, list[Entry]] = {}
+    known: dict[tuple[object, ...], Entry] = {}
+    blocks: dict[tuple[int, str, str], set[object]] = {}
+    for run, file in enumerate(files):
+        for result in file.results:
+            blocks.setdefault((run, problem(result), result.kernel), set()).add(result.block)
+    several = {(title, kernel) for (_, title, kernel), found in blocks.items() if len(found) > 1}
+    for run, file in enumerate(files):
+        times: Counter[tuple[object, ...]] = Counter()
+        for at, result in enumerate(file.results):
+            title = problem(result)
+            card = result.device if len(file.devices) > 1 else ""
+            # A kernel that each run has with one block is one kernel, also where the runs' blocks differ.
+            block = result.block if (title, result.kernel) in several else None
+            key = (title, result.kernel, block, card)
+            times[key] += 1
+            whole = (*key, times[key])
+            if whole not in known:
+                name = result.kernel + (f" {dim_text(result.block)}" if block else "") + (f" on {card}" if card else "")
+                known[whole] = Entry(name + (f" ({times[key]})" if times[key] > 1 else ""), {})
+                groups.setdefault(title, []).append(known[whole])
+            known[whole].results[run] = (at, result)
+    return groups
+
+
+def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
+    """Return kernels and problems in the order of what became of them; without changes as they are."""
+    places = {id(row.new or row.base): at for at, row in enumerate(changes)}
+
+    def place(entry: Entry) -> int:
+        return places.get(id(entry.last), len(places))
+
+    ordered = {title: sorted(entries, key=place) for title, entries in groups.items()}
+    return dict(sorted(ordered.items(), key=lambda each: place(each[1][0])))
+
+
+def problem(result: Result) -> str:
+    """Return the problem of a result: 'transpose 4096 x 4096 float32'; of a user's own kernel 'saxpy.cu n=4096'."""
+    what = PurePath(result.source).name if result.operation == "run" else result.operation
+    return " ".join(part for part in (what, units.size(result), result.dtype) if part)
+
+
+def best_of(entries: Sequence[Entry]) -> Entry | None:
+    """Return the kernel that did best by the first quantity, of the right ones."""
+    right = [entry for entry in entries if entry.status == "ok"]
+    found = quantities_of([entry.last for entry in right])
+    if not found:
+        return right[0] if right else None
+    scored = [(value, entry) for entry in right if (value := found[0].value(entry.last)) is not None]
+    return (max if found[0].more else min)(scored, key=lambda each: each[0])[1] if scored else None
+
+
+def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
+    """Return the kernel whose section is open: the best one, in the simulator the one that wastes most."""
+    if best is None or best.last.time is not None:
+        return best or (entries[0] if entries else None)
+
+    def waste(entry: Entry) -> float:
+        return max((over(quantity, entry.last) or 0.0 for quantity in quantities_of([entry.last])), default=0.0)
+
+    return max(entries, key=waste)
+
+
+def over(quantity: Quantity, result: Result) -> float | None:
+    """Return how many times what would do a result takes."""
+    value, ideal = quantity.value(result), quantity.ideal(result)
+    return value / ideal if value and ideal else None
+
+
+def quantities_of(results: Sequence[Result]) -> list[Quantity]:
+    """Return what results have to show; empty where that is nothing."""
+    try:
+        return quantities(results) if results else []
+    except CudabenchError:
+        return []

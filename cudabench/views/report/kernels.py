@@ -1,0 +1,233 @@
+"""A page's section of each kernel, and where its runs come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudabench import __version__
+from cudabench.records.file import ResultsFile
+from cudabench.records.launch import dim_text
+from cudabench.records.results import Counted, DeviceInfo, Result
+from cudabench.results import units
+from cudabench.views.explanation import advice_lines
+from cudabench.views.report import samples, source
+from cudabench.views.report.entries import Entry, problem
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run's result of a kernel: its facts, its source and what is missing to draw more.
+
+    counted: on what the counts beside a time were taken, as a sentence. same: the machine code
+    and the launch are those of the newest run, whose section has the source and the pictures.
+    """
+
+    run: int
+    at: int
+    label: str
+    result: Result
+    facts: tuple[tuple[str, str], ...]
+    strip: samples.Strip | None
+    same: bool
+    listing: source.Listing | None = None
+    advice: tuple[tuple[str, str], ...] = ()
+    banks: int = 0
+    steps: int = 0
+    missing: str = ""
+    counted: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's section: a side a run that has it."""
+
+    anchor: str
+    title: str
+    name: str
+    status: str
+    sides: tuple[Side, ...]
+    open: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run was: a sentence, and what is known of the run's origin."""
+
+    label: str
+    sentence: str
+    facts: tuple[tuple[str, str], ...]
+
+
+def section(
+    entry: Entry,
+    anchor: str,
+    files: Sequence[ResultsFile],
+    held: Sequence[ResultsFile],
+    labels: Sequence[str],
+    sides: int,
+    *,
+    is_open: bool,
+) -> Kernel:
+    """Return a kernel's section, one of a page with so many sides; `held`: the files as the page holds them."""
+    rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
+    made = []
+    for run, (at, result) in sorted(entry.results.items()):
+        more: dict[str, Any] = {}
+        same = result is not entry.last and _launch(result) is not None and _launch(result) == _launch(entry.last)
+        if not same:
+            drawn = held[run].results[at]
+            more = {
+                "listing": source.listing(result, files[run].listings.get(result.source), rows),
+                "advice": advice(result),
+                "banks": len(drawn.banks or ()),
+                "steps": len(drawn.steps or ()),
+                "missing": missing(result),
+                "counted": _counted(result.counted),
+            }
+        strip = samples.strip(result.time, sides) if result.time else None
+        made.append(Side(run, at, labels[run] if len(files) > 1 else "", result, facts(result), strip, same, **more))
+    return Kernel(anchor, problem(entry.last), entry.name, entry.status, tuple(made), is_open)
+
+
+def _launch(result: Result) -> tuple[object, ...] | None:
+    """Return a result's machine code and how it was launched; None where the code is not known."""
+    code = result.machine_code
+    return (code.sha256, result.block, result.grid, result.status) if code else None
+
+
+def _known(pairs: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in pairs.items() if text)
+
+
+def facts(result: Result) -> tuple[tuple[str, str], ...]:
+    """Return what a kernel was launched with and needs, as pairs of words."""
+    code, occupancy = result.machine_code, result.occupancy
+    executed = code.instructions_executed if code else None
+    threads = code.threads_per_instruction if code else None
+    found = {
+        "block": dim_text(result.block) if result.block[0] else None,
+        "grid": dim_text(result.grid) if result.block[0] else None,
+        "registers a thread": str(result.registers) if result.registers is not None else None,
+        "shared memory a block": units.nbytes(result.shared_bytes) if result.shared_bytes else None,
+        "local memory a thread": units.nbytes(result.local_bytes) if result.local_bytes else None,
+        "occupancy": f"{units.percent(occupancy.fraction)}, limited by {occupancy.limited_by}" if occupancy else None,
+        "warp instructions": units.about(code) + units.count(executed) if executed is not None else None,
+        "threads an instruction": f"{units.about(code)}{threads:.1f} of 32" if threads is not None else None,
+        "hardware may execute more or fewer": code.inexact if code else None,
+        "spills": units.nbytes(code.spill_bytes) if code and code.spill_bytes else None,
+        "arithmetic": ", ".join(code.arithmetic or ()) if code else None,
+        "verified": _verified(result),
+    }
+    figures = [(name, f"{value:.4g}") for name, value in result.figures.items()]
+    return (("function", result.function), *_known(found), *figures)
+
+
+def _verified(result: Result) -> str | None:
+    check = result.verification
+    if not check:
+        return "no: nothing was expected" if result.status == "ok" else None
+    if check.mismatches:
+        return f"{units.count(check.mismatches)} wrong elements"
+    when = "in the simulator" if "simulated" in check.checked else f"{' and '.join(check.checked)} timing"
+    return when + (f", and {check.samples} timed samples" if check.samples else "")
+
+
+def _counted(on: Counted | None) -> str:
+    """Return on what the counts beside a time were taken, as a sentence; '' without."""
+    if on is None:
+        return ""
+    part = f"on {on.blocks:,} of {on.of:,} blocks and scaled to all of them"
+    many = "on all blocks" if on.blocks >= on.of else part.replace(",", "\u202f")
+    other = "; its compiler made other code than the one that was measured" if on.same_code is False else ""
+    return f"The counts are the simulator's, taken after the measurement {many}{other}."
+
+
+def advice(result: Result) -> tuple[tuple[str, str], ...]:
+    """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
+    found = [line.partition(": ") for line in advice_lines([*(result.access or ()), *(result.branches or ())])]
+    blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
+    return (*((where, said) for where, _, said in found), *blocks)
+
+
+def missing(result: Result) -> str:
+    """Return the command that records what a result's section lacks, or ''."""
+    if result.status in ("failed", "skipped") or (result.lines is not None and result.steps is not None):
+        return ""
+    what = "FILE.cu ..." if result.operation == "run" else f"{result.operation} --kernel {result.kernel}"
+    command = ("run " if result.operation == "run" else "") if result.time else "explain "
+    return f"cudabench {command}{what} --report page.html"
+
+
+# Where it comes from -------------------------------------------------------------------------------------------------
+
+
+def machine(file: ResultsFile, label: str) -> Machine:
+    """Return where a run was and what is known of its origin."""
+    made = file.provenance
+
+    def part(key: str) -> Mapping[str, Any]:
+        value = made.get(key)
+        return value if isinstance(value, dict) else {}
+
+    git, compiler, throttle = part("git"), part("compiler"), part("throttle")
+    hashes = {r.machine_code.sha256 for r in file.results if r.machine_code}
+    reasons = dict.fromkeys([*(throttle.get("before") or ()), *(throttle.get("after") or ())])
+    origin = {
+        "when": str(made.get("utc") or ""),
+        "command": " ".join(map(str, made["command"])) if isinstance(made.get("command"), list) else None,
+        "commit": f"{git.get('commit')}{', with changes' if git.get('dirty') else ''}" if git else None,
+    }
+    sources = [("source", f"{name}, sha256 {str(digest)[:16]}…") for name, digest in part("sources").items()]
+    cards = [(card.name, _card(card)) for card in file.devices]
+    versions = [f"{name} {version}" for name, version in file.tool.items() if name not in ("name", "version")]
+    code = {
+        "machine code": f"sha256 {next(iter(hashes))[:16]}…" if len(hashes) == 1 else None,
+        "compiler": f"{compiler.get('name')} {compiler.get('version')}" if compiler else None,
+        "power": _before_and_after(part("power_w"), "W"),
+        "temperature": _before_and_after(part("temperature_c"), "°C"),
+        "clocks held down by": ", ".join(map(str, reasons)),
+    }
+    tool = {
+        "host": ", ".join(str(file.host[key]) for key in ("name", "system", "cpu") if file.host.get(key)),
+        "tool": f"cudabench {', '.join([str(file.tool.get('version') or __version__), *versions])}",
+    }
+    device = file.device
+    sentence = " and ".join(dict.fromkeys(each.name for each in file.devices))
+    if device and device.timed and device.driver:
+        sentence += f", driver {device.driver}"
+    if device and device.kind == "sim":
+        sentence += ": counts, no times"
+    cache = {result.time.cache for result in file.results if result.time}
+    if len(cache) == 1:
+        sentence += f", {next(iter(cache))} L2 cache"
+    return Machine(label, sentence, (*_known(origin), *sources, *_known(code), *cards, *_known(tool)))
+
+
+def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
+    return f"{values.get('before')} {unit} before, {values.get('after')} {unit} after" if values else None
+
+
+def _card(device: DeviceInfo) -> str:
+    parts = [
+        f"compute capability {device.compute_capability}",
+        f"{device.sm_count} multiprocessors" if device.sm_count else "",
+        f"L2 {units.nbytes(device.l2_bytes)}" if device.l2_bytes else "",
+        f"peak {units.digits(device.peak_gbps)} GB/s" if device.peak_gbps else "",
+        device.uuid or "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def clocks(file: ResultsFile) -> str:
+    """Return what the clocks were before and after the run, or ''."""
+    found = file.provenance.get("clocks")
+    if not isinstance(found, dict):
+        return ""
+    parts = []
+    for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory")):
+        before, after = ((found.get(when) or {}).get(key) for when in ("before", "after"))
+        if before or after:
+            parts.append(f"{word} clock {before} MHz before the run and {after} MHz after it")
+    return ", ".join(parts)

@@ -1,0 +1,190 @@
+"""A page's bars: the ladder of each problem and quantity, and the limits of each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudabench.records.file import ResultsFile
+from cudabench.records.results import Result
+from cudabench.results import compare, units
+from cudabench.views.quantities import BANDWIDTH, Quantity, copy_of
+from cudabench.views.report.entries import Entry, best_of, over, quantities_of
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line across the bars of a ladder: where, in percent of their width, and what it is."""
+
+    at: float
+    name: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value: its length and that of what would do, in percent of the width."""
+
+    width: float
+    ideal: float | None
+    run: int
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A row of a ladder: a kernel with a bar a run, and its figures."""
+
+    name: str
+    link: str | None
+    status: str
+    reason: str | None
+    bars: tuple[Bar, ...]
+    cells: tuple[str, ...]
+    change: str
+    verdict: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The kernels of one problem: what is drawn, the lines across, the headings of the figures and the rungs."""
+
+    title: str
+    quantity: str
+    better: str
+    marks: tuple[Mark, ...]
+    headings: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+    changes: bool
+    ideal: bool
+
+
+@dataclass(frozen=True)
+class Limited:
+    """What bounds one kernel of one run: its result, and the percent of the width that a second takes."""
+
+    kernel: str
+    run: str
+    at: int
+    result: Result
+    scale: float
+
+
+def ladders(
+    title: str,
+    entries: Sequence[Entry],
+    files: Sequence[ResultsFile],
+    anchors: Mapping[int, str],
+    comparison: compare.Comparison | None,
+) -> list[Ladder]:
+    """Return the bars of one problem: one ladder a quantity."""
+    results = [result for entry in entries for _, result in entry.results.values()]
+    verdicts = {id(row.new): row for row in comparison.rows if row.new} if comparison else {}
+    best = best_of(entries)
+    found: list[Ladder] = []
+    shown: list[Quantity | None] = [*quantities_of(results)]
+    for quantity in shown or [None]:
+        lines = _lines(results, files) if quantity is BANDWIDTH else []
+        values = [value for r in results if quantity and (value := quantity.value(r)) is not None]
+        scale = 100 / (max([*values, *(value for _, value, _ in lines)], default=0.0) or 1.0)
+        figures = columns(results, quantity)
+        rungs = []
+        for entry in entries:
+            bars = tuple(_bars(entry, quantity, scale))
+            if found and not bars:
+                continue  # a second quantity is of those that have it; the first has every kernel
+            row = None if found else verdicts.get(id(entry.last))
+            rungs.append(
+                Rung(
+                    entry.name, anchors.get(id(entry)), entry.status, entry.last.reason, bars,
+                    tuple(
+                        text(entry.last) if at or len(files) != 2 else _from_to(entry, text)
+                        for at, (_, text) in enumerate(figures)
+                    ),
+                    change_of(row) if row else "", row.verdict if row else "",
+                    entry is best and len(entries) > 1 and entry.last.time is not None,
+                )
+            )  # fmt: skip
+        found.append(
+            Ladder(
+                title,
+                quantity.name if quantity else "nothing to draw",
+                f"{'more' if quantity.more else 'less'} is better" if quantity else "",
+                tuple(Mark(value * scale, name, units.digits(value), kind) for name, value, kind in lines),
+                tuple(heading for heading, _ in figures),
+                tuple(rungs),
+                any(rung.change for rung in rungs),
+                any(bar.ideal is not None for rung in rungs for bar in rung.bars),
+            )
+        )
+    return found
+
+
+def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tuple[str, float, str]]:
+    """Return the copy and the peaks of the cards that timed something, as (name, GB/s, kind)."""
+    copy = copy_of(results)
+    devices = [file.device_of(result) for file in files for result in file.results if result.time]
+    peaks = {device.peak_gbps: device.name for device in devices if device and device.peak_gbps}
+    named = {f"peak of {name}" if len(peaks) > 1 else "peak": float(at or 0) for at, name in peaks.items()}
+    return [*([("copy", copy, "copy")] if copy else []), *((name, at, "peak") for name, at in named.items())]
+
+
+def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[Bar]:
+    for run, result in entry.runs:
+        value = quantity.value(result) if quantity and result.status == "ok" else None
+        if quantity and value is not None:
+            ideal = quantity.ideal(result)
+            yield Bar(value * scale, None if ideal is None else ideal * scale, run)
+
+
+def _from_to(entry: Entry, text: Callable[[Result], str]) -> str:
+    """Return the figure of the run before and of the one after, once where they are equal."""
+    return " → ".join(filter(None, dict.fromkeys(text(result) for _, result in entry.runs)))
+
+
+def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
+    """Return the figures beside the bars as (heading, text of a result): those that some result has."""
+
+    def optional(value: Any, text: Callable[[Any], str]) -> str:
+        return "" if value is None else text(value)
+
+    def times(value: float) -> str:
+        return f"{units.digits(value, 3)}x"
+
+    every: list[tuple[str, Callable[[Result], str]]] = []
+    if quantity:
+        every = [
+            (quantity.unit, lambda r: optional(quantity.value(r) if r.status == "ok" else None, quantity.text)),
+            ("over the least", lambda r: optional(over(quantity, r), times)),
+        ]
+    every += [
+        ("of copy", lambda r: optional(r.copy_fraction, units.percent)),
+        ("of peak", lambda r: optional(r.peak_fraction, units.percent)),
+        ("time", lambda r: units.seconds(r.time.median_s) if r.time else ""),
+        ("±", lambda r: f"{r.time.relative_ci * 100:.1f}%" if r.time else ""),
+        ("over CPU", lambda r: optional(r.speedup_vs_cpu, times)),
+    ]
+    return [(heading, text) for heading, text in every if any(text(result) for result in results)]
+
+
+def change_of(row: compare.Row) -> str:
+    """Return the change of a kernel's time, or the first counts that changed."""
+    if row.ratio is not None:
+        return f"{row.ratio.change:+.1%}"
+    moved = [c for c in row.counts if c.base != c.new]
+    return "; ".join(f"{c.name} {units.count(c.base)} → {units.count(c.new)}" for c in moved[:2])
+
+
+def limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...]:
+    """Return the results whose time has lower bounds, on one scale for all."""
+    rows = [(entry.name, run, result) for entry in order for run, result in entry.runs if result.limits]
+    times = [result.limits[0].time_s for _, _, result in rows if result.limits]
+    times += [result.true_time.median_s for _, _, result in rows if result.true_time]
+    most = max(times, default=0.0)
+    if most <= 0:
+        return ()
+    return tuple(
+        Limited(name, labels[run] if len(labels) > 1 else "", run, result, 100 / most) for name, run, result in rows
+    )

@@ -1,0 +1,357 @@
+"""Rooflines: what a kernel reaches against what the card allows at its intensity; drawn by the page and by `plot`.
+
+Where an operation computes, the classic one (Williams, Waterman and Patterson 2009): floating-point operations a second
+over operations a byte that must move, so that a kernel lies above the memory's roof only if caches hold its data from
+launch to launch. Where it only moves data, the instruction roofline (Ding and Williams 2019): warp instructions a
+second over warp instructions a sector of 32 bytes that requests touch. Roofs are those that limits are priced by: the
+card's measured ceilings where they are known, else what its clocks and units allow; and the copy of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from cudabench.cards.load import like
+from cudabench.explain.accesses import total
+from cudabench.explain.card_rates import roofs
+from cudabench.records.file import ResultsFile, under_another_roof
+from cudabench.records.results import DeviceInfo, Result
+from cudabench.results import units
+from cudabench.views.quantities import copy_of
+
+SECTOR = 32  # bytes
+TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}  # number formats to roofs
+LABEL = 5.5  # percent of the height that a label takes
+LETTER = 1.9  # percent of a phone's width that a letter takes
+AWAY = 2.5  # percent from a point to its label
+LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # of the drawing, where the axes end
+MOST_LABELS = 16
+MOST_LETTERS = 22
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line of a chart, in percent of its width and height from its upper left corner."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    name: str = ""
+    below: bool = False  # its name stands below it
+    card: int = 0  # whose roof it is, of the chart's cards
+
+    @property
+    def name_x(self) -> float:
+        """Where its name is: at the end of a level line, along a rising one."""
+        return self.x2 if self.y1 == self.y2 else self.x1 + (self.x2 - self.x1) * 0.55
+
+    @property
+    def name_y(self) -> float:
+        """The height of the same."""
+        return self.y1 + (self.y2 - self.y1) * 0.55
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel: where it is, where its label is, and what it says. bound: by a limit instead of a time."""
+
+    x: float
+    y: float
+    label_y: float
+    left: bool
+    name: str
+    labelled: bool
+    said: str
+    run: int
+    bound: bool
+    card: int
+
+    @property
+    def far(self) -> bool:
+        """Whether a line must lead to its label."""
+        return abs(self.label_y - self.y) > LABEL
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A roofline of one problem: axes with their ticks (where, and the number), roofs by card, points, and the arrows
+    from rung to rung."""
+
+    title: str
+    across: str
+    up: str
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    roofs: tuple[Line, ...]
+    points: tuple[Point, ...]
+    arrows: tuple[Line, ...]
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A result with its run, the file that it is of, and the name of its point."""
+
+    run: int
+    result: Result
+    file: ResultsFile
+    name: str
+
+
+@dataclass(frozen=True)
+class _Dot:
+    of: Member
+    x: float
+    y: float
+    bound: bool
+    priced: Mapping[str, Any]  # the roofs of its card
+
+    @property
+    def card(self) -> str:
+        return str(self.priced.get("card") or "")
+
+
+def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, ...]:
+    """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
+    problems: dict[tuple[str, str, str], list[Member]] = {}
+    for run, file in enumerate(files):
+        for result in file.results:
+            key = (result.operation, units.size(result), result.dtype)
+            problems.setdefault(key, []).append(Member(run, result, file, result.kernel))
+    made = (chart(" ".join(filter(None, key)), members, labels) for key, members in problems.items())
+    return tuple(one for one in made if one)
+
+
+def missing(results: Sequence[Result]) -> str:
+    """Return why there is no roofline, as a sentence."""
+    if not any(result.status == "ok" for result in results):
+        return "No kernel is right, so there is nothing to place under a roof."
+    if any(result.time for result in results):
+        return "A kernel that computes nothing needs its instructions counted to be placed under a roof: add --limits."
+    return "The simulator measures no time, and the file has no limits to place the kernels by."
+
+
+def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False) -> Chart | None:
+    """Return the chart of one problem, None without a point. labels: of the runs; a chart that is still, and says
+    nothing at a click, has every point's label."""
+    members = [one for one in members if one.result.status == "ok" and not under_another_roof(one.file, one.result)]
+    computes = any(one.result.flops and one.result.bytes for one in members)
+    dots = [dot for one in members if (dot := _dot(one, computes))]
+    if not dots:
+        return None
+    by_card: dict[str, list[_Dot]] = {}
+    for dot in dots:
+        by_card.setdefault(dot.card, []).append(dot)
+    allowed = [_allowed(mine, computes) for mine in by_card.values()]
+    xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
+    far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
+    for slopes, tops in allowed:
+        ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
+        xs += [ridge * 2 for ridge in ridges if ridge < far]  # the corners belong into the picture
+        ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
+    across, x_ticks = _axis(xs, LEFT, RIGHT)
+    up, y_ticks = _axis(ys, BOTTOM, TOP)
+    lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, xs, ys, across, up, at)]
+    names = ("FLOP per byte that must move", "GFLOP/s", "GFLOP/s") if computes else (
+        "warp instructions per sector of 32 bytes", "10⁹ warp instructions/s", "G instructions/s"
+    )  # fmt: skip
+    points = _placed(dots, across, up, labels, lines, names, [*by_card], still)
+    newest = max(point.run for point in points)
+    arrows = [
+        Line(a.x, a.y, b.x, b.y)
+        for a, b in pairwise(points)
+        if a.run == b.run == newest and math.hypot(a.x - b.x, a.y - b.y) > 2
+    ]
+    return Chart(
+        title, names[0], names[1], x_ticks, y_ticks, tuple(lines), tuple(points), tuple(arrows), tuple(by_card)
+    )
+
+
+def moved(result: Result) -> int | None:
+    """Return the bytes of all sectors that a kernel's requests touch, None where nobody counted."""
+    if result.access is None:
+        return None
+    return SECTOR * (total(result.access, "global").actual + total(result.access, "local").actual) or None
+
+
+def instructions(result: Result) -> int | None:
+    """Return the warp instructions that a kernel executes: of the code that was measured, else of that which the
+    simulator counted in its place; None where nobody counted."""
+    code = result.machine_code
+    if code and code.instructions_executed:
+        return code.instructions_executed
+    return result.counted.instructions_executed if result.counted else None
+
+
+def _dot(of: Member, computes: bool) -> _Dot | None:
+    result = of.result
+    work = result.flops if computes else instructions(result)
+    traffic = result.bytes if computes else (moved(result) or 0) / SECTOR
+    time = result.true_time
+    seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
+    if not traffic or not work or not seconds:
+        return None
+    return _Dot(of, work / traffic, work / seconds / 1e9, time is None, _priced(of))
+
+
+def _priced(of: Member) -> Mapping[str, Any]:
+    """Return the roofs of a result's card: those that its limits were priced with, else of the card that measured."""
+    on = of.file.settings.get("on")
+    device: DeviceInfo | None = of.file.device_of(of.result) or of.file.device
+    if isinstance(on, dict):
+        return on
+    if device is None or device.kind != "cuda":
+        return {}
+    if device.sm_count and device.clocks:
+        return roofs(like(device))
+    return {"card": device.name, "memory_gbps": device.peak_gbps}
+
+
+def _allowed(dots: Sequence[_Dot], computes: bool) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """Return the slopes and the level roofs of one card by name: its memory and the copy of the run; the results' types
+    and the tensor formats that their code uses, or what it issues."""
+    priced = dots[0].priced
+    speeds = {"memory": _figure(priced, "memory_gbps"), "copy": copy_of([dot.of.result for dot in dots])}
+    slopes = [
+        (f"{name} {units.digits(gbps)} GB/s", gbps if computes else gbps / SECTOR)
+        for name, gbps in speeds.items()
+        if gbps
+    ]
+    if not computes:
+        issue = _figure(priced, "issue_ginstructions")
+        return slopes, [("issue", issue)] if issue else []
+    wanted: dict[str, str] = {}
+    for result in (dot.of.result for dot in dots):
+        wide = "float64" if result.dtype == "float64" else "float32"
+        wanted[wide] = f"{wide}_gflops"
+        code = result.machine_code
+        if code and code.arithmetic and (code.pipes is None or code.pipes.get("tensor")):
+            for name in code.arithmetic:
+                if name in TENSOR and (name != "float64" or (code.pipes or {}).get("tensor")):
+                    wanted[f"tensor {name}"] = f"{TENSOR[name]}_gflops"
+    tops = {name: _figure(priced, key) for name, key in wanted.items()}
+    return slopes, [(f"{name} {_rate(top)}", top) for name, top in tops.items() if top]
+
+
+def _figure(priced: Mapping[str, Any], key: str) -> float | None:
+    value = priced.get(key)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else None
+
+
+def _rate(gflops: float) -> str:
+    return f"{units.digits(gflops / 1e3, 3)} TFLOP/s" if gflops >= 1e4 else f"{units.digits(gflops, 3)} GFLOP/s"
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of a logarithmic axis: a factor of 10 at least, with room at either end."""
+    low, high = min(values) / 1.6, max(values) * 1.6
+    if high / low < 10:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    return low, high
+
+
+def _axis(
+    values: Sequence[float], start: float, end: float
+) -> tuple[Callable[[float], float], tuple[tuple[float, str], ...]]:
+    """Return where values lie on a logarithmic axis from `start` to `end`, and its ticks."""
+    low, high = _ends(values)
+
+    def place(value: float) -> float:
+        return start + (end - start) * math.log(value / low) / math.log(high / low)
+
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = [step * 10.0**power for power in powers for step in steps]
+    return place, tuple((place(mark), f"{mark:g}") for mark in marks if low <= mark <= high)
+
+
+def _roofs(
+    slopes: Sequence[tuple[str, float]],
+    tops: Sequence[tuple[str, float]],
+    xs: Sequence[float],
+    ys: Sequence[float],
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    card: int,
+) -> list[Line]:
+    """Return the lines of what one card's memory and pipes allow."""
+    (x_low, x_high), (y_low, y_high) = _ends(xs), _ends(ys)
+    most = min(y_high, max((top for _, top in tops), default=math.inf))
+    found = []
+    for number, (name, slope) in enumerate(slopes):
+        start, end = max(x_low, y_low / slope), min(x_high, most / slope)
+        if start < end:
+            line = Line(across(start), up(slope * start), across(end), up(slope * end), name, number > 0, card)
+            found.append(line)
+    for name, top in tops:
+        start = max(x_low, top / max((slope for _, slope in slopes), default=math.inf))
+        if y_low <= top <= y_high and start < x_high:
+            found.append(Line(across(start), up(top), across(x_high), up(top), name, card=card))
+    return found
+
+
+def _placed(
+    dots: Sequence[_Dot],
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    labels: Sequence[str],
+    lines: Sequence[Line],
+    names: tuple[str, str, str],
+    cards: Sequence[str],
+    still: bool,
+) -> list[Point]:
+    """Return the points with labels that do not lie on each other: each as near to its point as there is room."""
+    newest = max(dot.of.run for dot in dots)
+    named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
+    named = named if still or len(named) <= MOST_LABELS else []
+    # What a label must not lie on, as (left, right, middle): points, the names of roofs, then the labels before it.
+    taken = [(across(dot.x) - 1.5, across(dot.x) + 1.5, up(dot.y)) for dot in dots]
+    for roof in lines:
+        wide = LETTER * len(roof.name)
+        left = roof.name_x if roof.below else roof.name_x - wide
+        taken.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
+    places: dict[int, tuple[float, bool]] = {}
+    for at in sorted(named, key=lambda at: up(dots[at].y)):
+        x, y = across(dots[at].x), up(dots[at].y)
+        width = AWAY + LETTER * min(len(dots[at].of.name), MOST_LETTERS)
+        height, to_left, first, last = _free(x, y, width, taken)
+        places[at] = (height, to_left)
+        taken.append((first, last, height))
+    points = []
+    for at, dot in enumerate(dots):
+        x, y = across(dot.x), up(dot.y)
+        label_y, to_left = places.get(at, (y, False))
+        which = f" ({labels[dot.of.run]})" if len(labels) > 1 else ""
+        at_most = "at most " if dot.bound else ""
+        said = f"{dot.of.name}{which}: {at_most}{_short(dot.y)} {names[2]} at {_short(dot.x)} {names[0]}"
+        points.append(
+            Point(x, y, label_y, to_left, dot.of.name, at in places, said, dot.of.run, dot.bound, cards.index(dot.card))
+        )
+    return points
+
+
+def _free(
+    x: float, y: float, width: float, taken: Sequence[tuple[float, float, float]]
+) -> tuple[float, bool, float, float]:
+    """Return the nearest free place of a point's label, as (height, to the left, left edge, right edge)."""
+    outward = x > 55
+    for step in range(40):
+        height = y + LABEL / 2 * ((step + 1) // 2) * (1 if step % 2 else -1)
+        for left in (outward, not outward):
+            first, last = (x - width, x - 1.6) if left else (x + 1.6, x + width)
+            clear = all(
+                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in taken
+            )
+            if clear and first >= 0 and last <= 100 and TOP / 2 <= height <= BOTTOM:
+                return height, left, first, last
+    return y, outward, x - width, x + width
+
+
+def _short(value: float) -> str:
+    return units.digits(value, 3) if value >= 1 else f"{value:.3g}"
