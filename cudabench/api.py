@@ -30,7 +30,7 @@ from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records import file as files
 from cudabench.records.launch import Dim
-from cudabench.records.planned import Settings
+from cudabench.records.planned import Settings, settings_for
 from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
 from cudabench.system import outputs
@@ -38,7 +38,6 @@ from cudabench.userkernel.request import UserRequest
 
 Words = str | int | Sequence[str | int]
 Values = Mapping[str, object]
-SIMULATED_TIMEOUT_S = 600.0  # as of the commands: the simulator takes a second for what a GPU does in a microsecond
 
 
 @dataclass(frozen=True)
@@ -296,7 +295,8 @@ def sweep(
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
     one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))
-    one.note({"sweep": [list(case.block) for case in plan.cases]})
+    asked = {"min_time": settings.min_time, "max_time": settings.max_time}
+    one.note({**asked, "sweep": plan.noted(asdict(request))})
 
     def show(out: Any) -> None:
         if one.file.device:
@@ -396,12 +396,10 @@ def _operation(name: str) -> Any:
 
 
 def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
-    standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()
-    unknown = next((key for key in measuring if not hasattr(standard, key)), None)
+    unknown = next((key for key in measuring if not hasattr(Settings, key)), None)
     if unknown:
-        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(standard))}")
-    found = replace(standard, **measuring)
-    return replace(found, max_time=max(found.max_time, found.min_time))
+        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(Settings()))}")
+    return settings_for(simulated, **measuring)
 
 
 def _options(of: Any, given: Values) -> dict[str, Any]:

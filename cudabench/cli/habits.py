@@ -192,7 +192,7 @@ def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
 
 def _missing_arguments(context: click.Context) -> str:
     """Return what 'cudabench run' of a user's file says of the line, where its arguments are not complete."""
-    from cudabench.cli.reading import reading
+    from cudabench.cli.output import reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
+from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, UsageError, gravest
 from cudabench.explain.accesses import total, unit
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim, dim_text
@@ -487,12 +487,6 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     return found
 
 
-def exit_code(found: Iterable[Failure]) -> int:
-    """Return the exit code of all failures: a wrong result outweighs a failed one, that a regression."""
-    codes = {failure.code for failure in found}
-    return next((code for code in (EXIT_WRONG, EXIT_FAILED, EXIT_THRESHOLD) if code in codes), EXIT_OK)
-
-
 def name_of(key: Key) -> str:
     """Return a measurement as one names it in a sentence: smem-pad (32 x 8)."""
     block = f" ({dim_text(key.block, 2)})" if key.block[0] else ""
@@ -518,7 +512,7 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Seq
             for name, comparison in zip(names[1:], comparisons, strict=True)
         ],
         "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
-        "exit_code": exit_code(found),
+        "exit_code": gravest(failure.code for failure in found),
     }
 
 
