@@ -16,6 +16,8 @@ from cudabench.results import compare, ratio, units
 from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row
 from cudabench.text import markdown
+from cudabench.views import tables
+from cudabench.views.console import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,11 +138,10 @@ class View:
             self._line(out, "global sectors / shared wavefronts / instructions")
 
     def _line(self, out: Console, text: str, style: str = "") -> None:
-        from rich.text import Text
 
         if self.markdown and style == "bold":
             text = f"**{markdown(text)}**\n"
-        out.print(Text(text, style=style), soft_wrap=self.markdown)
+        say(out, text, style, soft_wrap=self.markdown)
 
     def _table(self, out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
         if any(row.key.card for row in rows):
@@ -149,41 +150,22 @@ class View:
             for line in markdown_table(columns, rows):
                 out.print(line, soft_wrap=True)
             return
-        from rich.table import Table
-
-        kept = list(columns)
-        texts = {id(c): [c.text(row) for row in rows] for c in columns}
-
-        def width(column: Column[Row]) -> int:
-            lines = [line for text in texts[id(column)] for line in text.splitlines()]
-            return 2 + max(len(column.heading), *map(len, lines or [""]))
-
-        for column in [c for c in columns if c.expendable]:
-            if sum(map(width, kept)) - 2 > out.width:
-                kept.remove(column)
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for column in kept:
-            table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-        for at, row in enumerate(rows):
-            table.add_row(*(texts[id(column)][at] for column in kept), style=STYLES.get(row.verdict, ""))
-        out.print(table)
+        kept, _ = tables.fitting(columns, rows, out.width)
+        out.print(tables.table(kept, rows, lambda row: STYLES.get(row.verdict, ""), wrap=True))
 
 
 def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
     """Print why the comparison fails, and where a threshold could judge nothing."""
-    from rich.text import Text
-
     for failure in found:
-        err.print(Text(f"{failure.message}.", style="red"), soft_wrap=True)
+        say(err, f"{failure.message}.", "red", soft_wrap=True)
     if threshold is None:
         return
     for comparison in made:
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
             repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
-            err.print(
-                Text(f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", style="yellow"),
-                soft_wrap=True,
+            say(
+                err, f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", "yellow", soft_wrap=True
             )
 
 

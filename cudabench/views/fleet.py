@@ -11,6 +11,8 @@ from cudabench import text
 from cudabench.records.fleet import Card, Cause, Fleet, Group, Measurement, SlowCard, Slowing
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.views import tables
+from cudabench.views.console import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -278,11 +280,10 @@ class View:
         return card[:UUID_SHOWN] if starts[card[:UUID_SHOWN]] < 2 else card
 
     def _line(self, out: Console, line: str, style: str = "") -> None:
-        from rich.text import Text
 
         if self.markdown:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
-        out.print(Text(line, style=style), soft_wrap=True)
+        say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, made: Table) -> None:
         """Print a table under its title, if it has rows; columns that the width has no room for are left out."""
@@ -297,19 +298,8 @@ class View:
                 out.print(line, soft_wrap=True)
             out.print("")
         else:
-            from rich.table import Table as RichTable
-
-            texts = {id(column): [column.text(row) for row in shown] for column in cut}
-            kept = list(cut)
-            for column in sorted((c for c in cut if c.expendable), key=lambda c: c.expendable):
-                if sum(2 + max(len(c.heading), *map(len, texts[id(c)])) for c in kept) - 2 > out.width:
-                    kept.remove(column)
-            table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-            for column in kept:
-                table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-            for at in range(len(shown)):
-                table.add_row(*(texts[id(column)][at] for column in kept), style=style)
-            out.print(table)
+            kept, _ = tables.fitting(cut, shown, out.width)
+            out.print(tables.table(kept, shown, lambda row: style, wrap=True))
         if len(rows) > len(shown):
             self._line(out, f"... and {units.count(len(rows) - len(shown))} more, all of them in the file of --json.")
 

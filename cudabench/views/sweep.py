@@ -17,7 +17,8 @@ from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.views import cards as by_card
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD, ORDER, PRICED, Swept, figures, interrupted, is_arithmetic
-from cudabench.views.table import device_line, fitting, priced_on, problem_line
+from cudabench.views.table import device_line, priced_on, problem_line
+from cudabench.views.tables import fitting
 
 if TYPE_CHECKING:
     from rich.console import Console
