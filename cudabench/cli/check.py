@@ -42,16 +42,15 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench import devices
     from cudabench.cli import output as outputs
     from cudabench.cli.explain import simulated
-    from cudabench.cli.output import reading
     from cudabench.measure.run import Run
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
-    with reading(requests[0].file, given, len(requests)):
+    with outputs.reading(requests[0].file, given, len(requests)):
         wanted = every(requests, "check")
-    with reading(requests[0].file, given, len(wanted.requests)):
+    with outputs.reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding here, and none of the others waits for it.
         series = [
             replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
@@ -60,12 +59,11 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
         ]
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
-    listener = outputs.Screen(output)
+    screen = outputs.Screen(output)
     settings = replace(options.settings(given, simulated=True), cpu=False)
-    checking = Run(series, [choice], settings, record, path=output.path, listener=listener, record=bool(output.report))
-    outputs.carry_out(
-        checking, output, checking.collect, partial(_show, wanted=wanted, github=given["target"] == "github")
-    )
+    checking = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
+    show = partial(_show, wanted=wanted, github=given["target"] == "github")
+    outputs.carry_out(checking, output, checking.collect, show)
     # A kernel of which nothing is known counts though others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 

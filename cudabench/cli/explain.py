@@ -110,7 +110,7 @@ def _explain_file(ctx: click.Context, /, **given: Any) -> int:
     """Explain kernels of a file and return the exit code."""
     from cudabench.cli import run
 
-    series, record = run.series_of(ctx, given, "explain")
+    series, record, _ = run.planned(ctx, given, "explain")
     return explain(series, record, given)
 
 

@@ -13,7 +13,7 @@ import click
 
 from cudabench import operations
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import MAX_DIGITS, Numbers, SpreadCommand
+from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers, SpreadCommand
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError, exit_code
 from cudabench.records.planned import Operation, Settings
@@ -67,13 +67,26 @@ def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
     return [
         *options.compiler_options(),
         *options.timing_options(),
-        options.budget_option(),
+        option(
+            "--budget S",
+            "Time limit of the whole run. Kernels that get no time are reported as failed.",
+            type=Finite(0, min_open=True),
+        ),
         *options.baseline_options(),
-        options.jobs_option(),
+        option(
+            "--jobs N",
+            "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
+            type=click.IntRange(1),
+        ),
         *more,
         *options.limits_options(),
         *options.output_options(),
-        options.print_option(),
+        option(
+            "--print KEY",
+            "Print only one value, such as bandwidth_gbps or time.median_s.",
+            "key",
+            shell_complete=complete.result_keys,
+        ),
     ]
 
 

@@ -87,18 +87,6 @@ def timing_options() -> list[click.Parameter]:
     ]  # fmt: skip
 
 
-def budget_option() -> click.Option:
-    """Return the bound of a whole run."""
-    help = "Time limit of the whole run. Kernels that get no time are reported as failed."
-    return option("--budget S", help, type=Finite(0, min_open=True))
-
-
-def jobs_option() -> click.Option:
-    """Return how many kernels are simulated at the same time."""
-    help = "Simulate N kernels at the same time. Default: one a core, fewer if memory is short."
-    return option("--jobs N", help, type=click.IntRange(1))
-
-
 class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """An order of blocks: reverse, or random:SEED."""
 
@@ -209,12 +197,6 @@ def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -
             plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
             words += flag if value is True else [*flag, *map(str, plain)]
     return words
-
-
-def print_option() -> click.Option:
-    """Return what prints one value, for scripts."""
-    help = "Print only one value, such as bandwidth_gbps or time.median_s."
-    return option("--print KEY", help, "key", shell_complete=complete.result_keys)
 
 
 def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:

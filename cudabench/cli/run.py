@@ -150,19 +150,11 @@ def request_of(given: dict[str, Any]) -> UserRequest:
     return UserRequest(**{**asked, "defines": defines, "std": given["std"] or ""})
 
 
-def series_of(ctx: click.Context, given: dict[str, Any], command: str = "run") -> tuple[list[Series], dict[str, Any]]:
-    """Return what is to be run, in series of kernels that share their arguments, and the request for the records.
-
-    `command` is what errors suggest a line of.
-    """
-    series, record, _ = planned(ctx, given, command)
-    return series, record
-
-
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return the series, the request for the records, and the requests themselves."""
+    """Return what is to be run, in series of kernels that share their arguments, the request for the records, and the
+    requests themselves. `command` is what errors suggest a line of."""
     from cudabench.cli.output import reading
     from cudabench.userkernel import plan
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -310,33 +309,19 @@ def hardware_columns(rows: Sequence[Row]) -> list[Column[Row]]:
     both = [result for row in rows for result in (row.base, row.new) if result]
     # The unit goes into the heading where one serves all.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
-    columns = start_columns()
-    for name, pick in (("base", base_of), ("new", new_of)):
-        columns += [
-            Column(f"{name}{unit}", partial(_speed_of, pick, unit)),
-            Column("of copy", partial(_share_of, pick, "copy_fraction")),
-            Column("of peak", partial(_share_of, pick, "peak_fraction")),
+
+    def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:
+        def share(key: str) -> Callable[[Row], str]:
+            return lambda row: NOTHING if (result := pick(row)) is None else percent(getattr(result, key))
+
+        return [
+            Column(f"{name}{unit}", lambda row: speed_text(pick(row)).removesuffix(unit)),
+            Column("of copy", share("copy_fraction")),
+            Column("of peak", share("peak_fraction")),
         ]
+
+    columns = [*start_columns(), *side("base", lambda row: row.base), *side("new", lambda row: row.new)]
     return [*columns, Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row))]
-
-
-def base_of(row: Row) -> Result | None:
-    """Return a row's result in the base."""
-    return row.base
-
-
-def new_of(row: Row) -> Result | None:
-    """Return a row's result in the new file."""
-    return row.new
-
-
-def _speed_of(pick: Callable[[Row], Result | None], unit: str, row: Row) -> str:
-    return speed_text(pick(row)).removesuffix(unit) if unit else speed_text(pick(row))
-
-
-def _share_of(pick: Callable[[Row], Result | None], key: str, row: Row) -> str:
-    result = pick(row)
-    return NOTHING if result is None else percent(getattr(result, key))
 
 
 def counted_columns() -> list[Column[Row]]:
