@@ -303,9 +303,7 @@ def sweep(
         (outcome,), device = one.outcomes, one.file.device
         if device:
             results = tuple(one.file.results)
-            heatmap.report(
-                out, heatmap.Swept(outcome.operation, device, outcome.settings, results, plan.refused, ())
-            )
+            heatmap.report(out, heatmap.Swept(outcome.operation, device, outcome.settings, results, plan.refused, ()))
 
     return Report(one.file, captured(show))
 
