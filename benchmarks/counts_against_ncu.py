@@ -201,7 +201,7 @@ def corpus_works() -> Iterator[Work]:
 
 def file_works() -> Iterator[Work]:
     """Yield the files of tests/corpus/files that run as their heads say, without textures and constants."""
-    from cudabench.cli.run import command, series_of
+    from cudabench.cli.run import command, planned
     from cudabench.errors import CudabenchError
     from tests import test_files
 
@@ -210,7 +210,7 @@ def file_works() -> Iterator[Work]:
             continue
         try:
             ctx = command.make_context("run", [str(file.path), *file.run])
-            series, _ = series_of(ctx, ctx.params)
+            series, *_ = planned(ctx, ctx.params)
         except CudabenchError:
             continue
         for one in series:

@@ -103,7 +103,7 @@ def case_of(name: str, profile: Path) -> tuple[Case, Operation]:
 
     context = run.command.make_context("run", ["--profile", str(profile), "--kernel", name, "--no-cpu"])
     with context:
-        (series,), _ = run.series_of(context, dict(context.params))
+        (series,), *_ = run.planned(context, dict(context.params))
     (case,) = series.cases
     return case, series.make()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,20 +25,20 @@ from cudabench import devices, operations
 from cudabench.cards import load as cards
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure.provenance import COMMAND
-from cudabench.measure.run import Outcome, Run
+from cudabench.measure.run import Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records import file as files
 from cudabench.records.launch import Dim
-from cudabench.records.planned import Settings
+from cudabench.records.planned import Settings, settings_for
 from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
 from cudabench.system import outputs
 from cudabench.userkernel.request import UserRequest
+from cudabench.views.console import captured
 
 Words = str | int | Sequence[str | int]
 Values = Mapping[str, object]
-SIMULATED_TIMEOUT_S = 600.0  # as of the commands: the simulator takes a second for what a GPU does in a microsecond
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Report:
             for result in chosen:
                 explanation.show(out, result, threads=threads, banks=banks)
 
-        return Text(_captured(show))
+        return Text(captured(show))
 
     def __str__(self) -> str:
         return self.text
@@ -296,17 +296,17 @@ def sweep(
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
     one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))
-    one.note({"sweep": [list(case.block) for case in plan.cases]})
+    asked = {"min_time": settings.min_time, "max_time": settings.max_time}
+    one.note({**asked, "sweep": plan.noted(asdict(request))})
 
     def show(out: Any) -> None:
-        if one.file.device:
-            (outcome,) = one.outcomes
-            swept = view.Swept(
-                outcome.operation, one.file.device, outcome.settings, tuple(one.file.results), plan.refused, ()
-            )
+        (outcome,), device = one.outcomes, one.file.device
+        if device:
+            results = tuple(one.file.results)
+            swept = view.Swept(outcome.operation, device, outcome.settings, results, plan.refused, ())
             view.report(out, swept, map_of_blocks=True)
 
-    return Report(one.file, _captured(show))
+    return Report(one.file, captured(show))
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def compare(
     names = [name if isinstance(name, (str, os.PathLike)) else word for name, word in ((base, "base"), (new, "new"))]
     made = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
     view = comparison.View([os.fspath(name) for name in names], [made], noise)
-    return Compared(made, _captured(view.show))
+    return Compared(made, captured(view.show))
 
 
 # What these share -----------------------------------------------------------------------------------------------------
@@ -353,7 +353,15 @@ def _report(
     measuring: Mapping[str, Any],
 ) -> Report:
     one = _collected(series, chosen, request, watch, _settings(measuring, chosen[0].kind == "sim"))
-    return Report(one.file, _captured(partial(_tables, one.outcomes, one)))
+
+    def show(out: Any) -> None:
+        from cudabench.views import table
+
+        for outcome in one.outcomes:
+            cpus = [outcome.cpu] if outcome.cpu else []
+            table.show(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
+
+    return Report(one.file, captured(show))
 
 
 def _collected(
@@ -373,20 +381,6 @@ def _collected(
     return one
 
 
-def _tables(outcomes: Sequence[Outcome], one: Run, out: Any) -> None:
-    from cudabench.views import table
-
-    for outcome in outcomes:
-        cpus = [outcome.cpu] if outcome.cpu else []
-        table.show(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
-
-
-def _captured(show: Callable[[Any], None]) -> str:
-    from cudabench.views import console
-
-    return console.captured(show)
-
-
 def _operation(name: str) -> Any:
     if name not in operations.SUMMARIES:
         raise UsageError(f"'{name}' is no operation.{did_you_mean(name, operations.SUMMARIES)}")
@@ -394,12 +388,10 @@ def _operation(name: str) -> Any:
 
 
 def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
-    standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()
-    unknown = next((key for key in measuring if not hasattr(standard, key)), None)
+    unknown = next((key for key in measuring if not hasattr(Settings, key)), None)
     if unknown:
-        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(standard))}")
-    found = replace(standard, **measuring)
-    return replace(found, max_time=max(found.max_time, found.min_time))
+        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(Settings()))}")
+    return settings_for(simulated, **measuring)
 
 
 def _options(of: Any, given: Values) -> dict[str, Any]:

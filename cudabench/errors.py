@@ -23,6 +23,22 @@ EXIT_TERMINATED = 143
 NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
 
 
+_OF_STATUS = {"wrong": EXIT_WRONG, "failed": EXIT_FAILED}
+_GRAVEST = (EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_THRESHOLD, EXIT_OK)
+
+
+def gravest(codes: Iterable[int]) -> int:
+    """Return the exit code of several findings: what is wrong outweighs what failed, that a missed threshold."""
+    return min(codes, key=_GRAVEST.index, default=EXIT_OK)
+
+
+def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
+    """Return the exit code of results by their statuses, of which all may be `skipped`; missed: a threshold was."""
+    found = {*statuses}
+    skipped = [EXIT_UNUSABLE] if found == {"skipped"} else []
+    return gravest([*(_OF_STATUS.get(one, EXIT_OK) for one in found), *skipped, EXIT_THRESHOLD * missed])
+
+
 class CudabenchError(Exception):
     """Root of all errors shown to users; exit code 1 unless a subclass says otherwise."""
 

@@ -17,13 +17,14 @@ from cudabench import devices
 from cudabench.compile import compiler
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
-from cudabench.errors import DeviceUnusable
+from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.measure.context import describe
 from cudabench.measure.gpu_run import SAME_CODE, GpuRun
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.results import ab, stats
+from cudabench.userkernel import plan
 from cudabench.userkernel.plan import pair
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran
@@ -435,6 +436,23 @@ def test_revisions_with_their_headers(cudabench: Runner, folder: Path) -> None:
     record = json.loads(Path("r.json").read_text())["ab"][0]
     assert (record["old"]["function"], record["new"]["function"]) == ("double_far", "double_far")
     assert (record["old"]["source"], record["old_label"]) == ("HEAD:k.cu", "HEAD:k.cu")
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_fault_in_a_header_of_a_revision(cudabench: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of a revision is called by its revision in an error, never by the folder that holds it."""
+    (folder / "own.h").write_text("#define STEP 1\n")
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+
+    def refuse(old: UserRequest, new: UserRequest) -> None:
+        raise CudabenchError(f"{Path(old.file).parent / 'own.h'}:1: refused.")
+
+    monkeypatch.setattr(plan, "pair", refuse)
+    ran = cudabench("ab", "HEAD:k.cu", "k.cu", *WORDS)
+    assert (ran.code, ran.err) == (1, "Error: HEAD:own.h:1: refused.\n")
 
 
 @pytest.mark.parametrize("words", [("k.cu", "-k", "double_", "-k", "double_slow"), ("transpose", "-k", "0", "-k", "1")])

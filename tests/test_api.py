@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import cudabench as package
+from cudabench import cli
 from cudabench.api import Report
 from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
 from cudabench.measure.provenance import COMMAND
@@ -103,7 +104,25 @@ def test_sweep_draws_a_map() -> None:
     assert sorted(result.block[:2] for result in swept.results) == [(8, 8), (16, 16), (32, 8)]
     assert "Best: 8 x 8" in str(swept)
     assert "svg" in swept.picture().svg
-    assert swept.file.settings["sweep"] == [[32, 8, 1], [16, 16, 1], [8, 8, 1]]
+    told = swept.file.settings["sweep"]
+    assert (told["blocks"], told["fixed"]["kernels"]) == (["32,8,1", "16,16,1", "8,8,1"], ["smem"])
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
+    """--resume takes what `sweep` wrote, also in the form of older versions, and simulates no block again."""
+    monkeypatch.chdir(tmp_path)
+    swept = package.sweep("transpose", "smem", [(32, 8), (16, 16)], size=(32, 32), device="sim")
+    swept.write("s.json")
+    document = json.loads(Path("s.json").read_text())
+    if older:
+        document["settings"]["sweep"] = [[32, 8, 1], [16, 16, 1]]
+        Path("s.json").write_text(json.dumps(document))
+    words = ["--block", "8:32", "8:16", "--size", "32", "32", "-d", "sim", "-q", "--resume", "s.json"]
+    assert cli.invoke(["sweep", "transpose", "smem", *words]) == 0
+    after = json.loads(Path("s.json").read_text())["results"]
+    assert after[:2] == document["results"]
+    assert len(after) > 2
 
 
 def test_run_a_file(tmp_path: Path) -> None:

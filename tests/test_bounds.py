@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudabench.cli import options
+from cudabench.cli import pricing
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import excesses, wasted
@@ -107,7 +107,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 )
 def test_the_default_card(given: str | None, choice: Choice, title: str | None) -> None:
     """The simulator's counts are priced on an H100 where its code is what ran, on what --on names, or on none."""
-    cards = options.priced({"card": given, "limits": False}, choice)
+    cards = pricing.priced({"card": given, "limits": False}, choice)
     assert [card.title for card in cards] == ([title] if title else [])
     assert all(card.named == (given is not None) for card in cards)
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench.cli.compare import Percentage
+from cudabench.cli.options import Percentage
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records import file as results
 from cudabench.records.file import ResultsFile

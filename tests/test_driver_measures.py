@@ -139,8 +139,11 @@ def test_cases_on_a_gpu(cudabench: Runner) -> None:
         "--arg",
         "y=float32[n]:empty",
     )
-    ran = cudabench("run", "z.cu", "-k", "f", "-k", "g", *line, "--expect", "y=x", *GPU, "--json", "-", "--fuzz", 6)
+    ran = cudabench(
+        "run", "z.cu", "-k", "f", "-k", "g", *line, "--expect", "y=x", *GPU, "--json", "-", "--fuzz", 6, "--limits"
+    )
     wrong, right = ran.json["results"]
+    assert right["limits"], "--limits counts beside --fuzz too"
     assert (ran.code, wrong["status"], right["status"]) == (3, "wrong", "ok"), ran.err
     assert wrong["fuzz"]["failed"]["values"] == "negative"
     assert "illegal memory access" in wrong["reason"]

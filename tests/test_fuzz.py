@@ -324,6 +324,12 @@ def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fuzzed(ARGUMENTS, "1", ("y=x",), "n<5")
 
 
+def test_the_line_that_repeats_a_case_has_the_standard() -> None:
+    """What the kernel is compiled with, --std too, stands in the line that repeats a case."""
+    line = fuzz.command(UserRequest("k.cu", ("f",), std="c++20", include=("inc",), seed=3), Choice("sim"))
+    assert line == "cudabench run k.cu --kernel f -I inc --std c++20 --seed 3 --device sim:sm_90"
+
+
 def test_rounding_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stable expectation needs nothing, a cancelling sum a wider tolerance, an overflowing one decides nothing."""
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 from cudabench import operations, simulator
 from cudabench.cards import load as cards
 from cudabench.ceilings import theory
-from cudabench.cli import options
+from cudabench.cli import pricing
 from cudabench.compile.compiler import compile_ptx
 from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.devices import Choice
@@ -638,18 +638,18 @@ def test_on_and_limits_are_for_one_kind_of_device() -> None:
     """--on is refused on a GPU and --limits in the simulator, each with the other in its place."""
     given: dict[str, Any] = {"card": "h200", "limits": False, "device": "cuda"}
     with pytest.raises(UsageError, match="use --limits"):
-        options.priced(given, Choice("cuda"))
+        pricing.priced(given, Choice("cuda"))
     with pytest.raises(UsageError, match="use --on"):
-        options.priced({"card": None, "limits": True}, Choice("sim"))
-    assert options.priced({"card": None, "limits": True}, Choice("cuda")) == ()
+        pricing.priced({"card": None, "limits": True}, Choice("sim"))
+    assert pricing.priced({"card": None, "limits": True}, Choice("cuda")) == ()
 
 
 def test_the_code_is_the_cards() -> None:
     """--on brings the architecture of its card where none is named, and refuses another."""
-    assert options.on_device({"card": "a100", "device": "sim"}) == "sim:sm_80"
-    assert options.on_device({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
+    assert pricing.on_device({"card": "a100", "device": "sim"}) == "sim:sm_80"
+    assert pricing.on_device({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
     with pytest.raises(UsageError, match="sim:sm_80"):
-        options.on_device({"card": "a100", "device": "sim:sm_90"})
+        pricing.on_device({"card": "a100", "device": "sim:sm_90"})
 
 
 @pytest.mark.gpu

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from cudabench import cli
-from cudabench.cli import diff, sweep
+from cudabench.cli import sweep
 from cudabench.compile import limits
 from cudabench.errors import CompilerError
+from cudabench.measure import revisions
 from cudabench.userkernel import plan
 from cudabench.views import console
 from cudabench.views import progress as render_progress
@@ -176,7 +177,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ("line", "reader"),
     [
         (("sweep", "k.cu", "-D", "N=1,2"), (sweep, "_planned")),
-        (("diff", "k.cu", "k.cu"), (diff, "_side")),
+        (("diff", "k.cu", "k.cu"), (revisions, "side")),
         (("run", "k.cu"), (plan, "series")),
     ],
     ids=["sweep", "diff", "run"],

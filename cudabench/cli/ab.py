@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,17 @@ import click
 from click.core import ParameterSource
 
 from cudabench import operations
-from cudabench.cli import options as families
+from cudabench.cli import options
 from cudabench.cli.arguments import SpreadCommand
-from cudabench.cli.compare import Percentage
-from cudabench.cli.groups import FILE, LazyGroup
-from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
+from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.options import option
+from cudabench.errors import DeviceUnusable, UsageError
+from cudabench.results.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
     from cudabench.records.revisions import Ab
 
@@ -51,61 +51,34 @@ Where the machine code and the launch are the same there is nothing to measure; 
 'cudabench diff' compares machine code and counts without a GPU.
 """
 
-SHORT = "Measure two kernels interleaved: the ratio with its interval."
 LEFT_OUT = ("file", "save", "profile", "where")  # of `run`
 OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")  # what --a and --b may hold
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
-def make_command(name: str) -> click.Command:
-    """Return the form for files, or for an operation's ladder."""
-    return _file_command() if name == FILE else _ladder_command(name)
-
-
-@click.group(
-    "ab",
-    cls=LazyGroup,
-    help=HELP,
-    sections={
-        "Operations": operations.SUMMARIES,
-        "Files": {FILE: "Kernels of your own, with the arguments of 'cudabench run'."},
-    },
-    make=make_command,
-    kind="neither an operation nor a .cu file",
-    short_help=SHORT,
-    subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-def command() -> None:
-    """Carry the forms; the help text is HELP."""
-
-
 def _common() -> list[click.Parameter]:
     """Return the options that both forms share, behind those of the problem."""
-    option = families.option
     return [
-        option("--a", "old_words", metavar="OPTIONS", help="Options of the old side, such as '-D TILE=8'."),
-        option("--b", "new_words", metavar="OPTIONS", help="Options of the new side."),
-        *families.compiler_options(),
-        *families.only(families.timing_options(), "cache", "min_time", "max_time", "min_samples"),
-        *families.only(families.baseline_options(), "seed"),
+        option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
+        option("--b OPTIONS", "Options of the new side.", "new_words"),
+        *options.compiler_options(),
+        *options.without(options.timing_options(), *THRESHOLDS),
+        options.seed_option(show_default=True),
         option(
-            "--fail-on-regression",
+            "--fail-on-regression PERCENT",
+            "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
             "threshold",
-            type=Percentage(),
-            metavar="PERCENT",
-            help="Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
+            type=options.Percentage(),
         ),
         option(
-            "--noise",
-            type=Percentage(),
+            "--noise PERCENT",
+            "Difference of a kernel from itself, besides 20 ns.",
+            type=options.Percentage(),
             default="0.2%",
             show_default=True,
-            metavar="PERCENT",
-            help="Difference of a kernel from itself, besides 20 ns.",
         ),
-        option("--always", is_flag=True, help="Measure even if the machine code is the same."),
-        *families.without(families.output_options(), "report_path"),
+        option("--always", "Measure even if the machine code is the same."),
+        *options.json_options(),
     ]
 
 
@@ -117,12 +90,11 @@ def _file_command() -> click.Command:
         params=[
             click.Argument(["old"], metavar="OLD.cu"),
             click.Argument(["new"], required=False, metavar="[NEW.cu]"),
-            *families.without(run.problem_options(), *LEFT_OUT),
+            *options.without(run.problem_options(), *LEFT_OUT),
             *_common(),
         ],
         callback=_ab_files,
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
@@ -132,11 +104,20 @@ def _ladder_command(name: str) -> click.Command:
     operation = operations.get(name)
     return SpreadCommand(
         name,
-        params=[*families.without(problem_options(operation), "words"), *_common()],
+        params=[*options.without(problem_options(operation), "words"), *_common()],
         callback=partial(_ab_ladder, name),
         help=f"Measure two kernels of {name} interleaved: -k OLD -k NEW, or one with --a and --b.",
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+command = two_forms(
+    "ab",
+    "Kernels of your own, with the arguments of 'cudabench run'.",
+    _ladder_command,
+    _file_command,
+    help=HELP,
+    subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
+)
 
 
 # Two sides -----------------------------------------------------------------------------------------------------------
@@ -203,9 +184,9 @@ def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     """Measure two kernels of the user's own and return the exit code."""
-    from cudabench.cli.reading import reading
+    from cudabench.cli.output import reading
     from cudabench.cli.run import request_of
-    from cudabench.plan.revisions import checked_out
+    from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.userkernel.plan import pair
 
     choice = _gpu(given)
@@ -218,7 +199,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
             stack.enter_context(checked_out(file, side["include"]))
             for file, side in zip(files, (old, new), strict=True)
         ]
-        with _named_as_given(checkouts):
+        with named_as_given(checkouts):
             requests = [
                 request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
@@ -231,19 +212,6 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
             )
             record = {"requests": [asdict(request) for request in requests], "files": list(files)}
             return _measured(replace(series, cases=cases), choice, record, _labels(files, old, new), given)
-
-
-@contextmanager
-def _named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
-    """Let errors call a revision's file as the user does: where it lies is no business of theirs."""
-    try:
-        yield
-    except CudabenchError as error:
-        shown = str(error)
-        for checkout in checkouts:
-            if checkout.root is not None:
-                shown = shown.replace(checkout.path, checkout.label)
-        raise type(error)(shown) if shown != str(error) else error from None
 
 
 @click.pass_context
@@ -298,7 +266,7 @@ def _measured(
     from cudabench.results import ab
 
     output = outputs.Output.of(given["json_path"], given["quiet"])
-    settings = replace(families.settings(dict(given), simulated=False), cpu=False)
+    settings = replace(options.settings(dict(given), simulated=False), cpu=False)
     run = Run([series], [choice], settings, request, path=output.path, listener=outputs.Screen(output))
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
@@ -323,6 +291,5 @@ def _show(run: Run, output: Output) -> None:
     from cudabench.views import ab, console
 
     (outcome,) = run.outcomes
-    ab.show(
-        console.tables(output.to_stdout), console.err(), outcome.operation, run.file.device, found[0], outcome.settings
-    )
+    out = console.tables(output.to_stdout)
+    ab.show(out, console.err(), outcome.operation, run.file.device, found[0], outcome.settings)

@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
-from cudabench.cli import options as families
-from cudabench.cli import run
+from cudabench.cli import options, run
 from cudabench.cli.arguments import SpreadCommand
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
+from cudabench.errors import UsageError, exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.records.results import Result
     from cudabench.userkernel.every import Every
 
 HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of
@@ -39,12 +35,6 @@ Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 one
 lacks, so that nothing is known of it.
 """
 
-UNUSED = ("save", "where")  # of run, and of no use here
-
-
-def _options() -> list[click.Parameter]:
-    return [param for param in run.problem_options() if param.name not in ("file", *UNUSED)]
-
 
 @click.pass_context
 def _check(ctx: click.Context, /, **given: Any) -> int:
@@ -52,16 +42,15 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench import devices
     from cudabench.cli import output as outputs
     from cudabench.cli.explain import simulated
-    from cudabench.cli.reading import reading
     from cudabench.measure.run import Run
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
-    with reading(requests[0].file, given, len(requests)):
+    with outputs.reading(requests[0].file, given, len(requests)):
         wanted = every(requests, "check")
-    with reading(requests[0].file, given, len(wanted.requests)):
+    with outputs.reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding here, and none of the others waits for it.
         series = [
             replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
@@ -70,13 +59,13 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
         ]
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
-    listener = outputs.Screen(output)
-    settings = replace(families.settings(given, simulated=True), cpu=False)
-    checking = Run(series, [choice], settings, record, path=output.path, listener=listener, record=bool(output.report))
-    outputs.carry_out(
-        checking, output, checking.collect, partial(_show, wanted=wanted, github=given["target"] == "github")
-    )
-    return exit_code(checking.file.results)
+    screen = outputs.Screen(output)
+    settings = replace(options.settings(given, simulated=True), cpu=False)
+    checking = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
+    show = partial(_show, wanted=wanted, github=given["target"] == "github")
+    outputs.carry_out(checking, output, checking.collect, show)
+    # A kernel of which nothing is known counts though others ran.
+    return exit_code({result.status for result in checking.file.results} - {"ok"})
 
 
 def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
@@ -104,13 +93,6 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 
-def exit_code(results: Sequence[Result]) -> int:
-    """Return the exit code: a hazard outweighs a failure, that a kernel of which nothing is known."""
-    status = {result.status for result in results}
-    codes = {"wrong": EXIT_WRONG, "failed": EXIT_FAILED, "skipped": EXIT_UNUSABLE}
-    return next((code for name, code in codes.items() if name in status), EXIT_OK)
-
-
 def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
     """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
     from cudabench.views import checked as page
@@ -130,23 +112,20 @@ command = SpreadCommand(
     "check",
     params=[
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
-        *_options(),
-        *families.compiler_options(),
-        *(param for param in families.timing_options() if param.name == "timeout"),
-        *(param for param in families.baseline_options() if param.name == "seed"),
-        families.schedule_option(),
-        families.option(
+        *options.without(run.problem_options(), "file", "save", "where"),
+        *options.compiler_options(),
+        options.seed_option(show_default=True),
+        options.schedule_option(),
+        options.option(
             "--to",
+            "github: also annotate the lines.",
             "target",
             type=click.Choice(["table", "github"]),
             default="table",
             show_default=True,
-            help="github: also annotate the lines.",
         ),
-        *families.output_options(),
+        *options.output_options(),
     ],
     callback=_check,
     help=HELP,
-    short_help="Look for races and stray accesses in kernels of your own.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,103 +1,68 @@
-"""`cudabench compare BASE.json NEW.json`: what got faster, slower or cannot be told, for people and for exit codes."""
+"""`cudabench compare BASE.json NEW.json`: what got faster, slower or cannot be told, for people and for exit codes.
+
+Files of kernels' results are compared, and files that hold ceilings: two cards side by side, or one card over time.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
-from cudabench.cli.help import Headed
-from cudabench.errors import CudabenchError, UsageError
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, Percentage, option
+from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
 from cudabench.text import json as json_text
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
+    from cudabench.cli.output import Destination, Output
     from cudabench.records.file import ResultsFile
-    from cudabench.results.compare import Comparison, Failure
-
 
 TARGETS = ("table", "markdown", "junit", "github")
 
 
-class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A percentage: 5%, or 5. The value is the fraction, 0.05."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the fraction, or fail with what is no percentage."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value), re.ASCII)
-        if not match:
-            self.fail(f"'{value}' is no percentage: write it like 5%.", param, ctx)
-        number = float(match[1])
-        if not match[2] and 0 < number < 1:  # a gate must not guess
-            self.fail(
-                f"'{value}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%.", param, ctx
-            )
-        return number / 100
-
-
-@click.command("compare", cls=Headed, short_help="Compare results files; fail on a regression.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="BASE.json NEW.json [MORE.json ...]")
-@click.option(
-    "--fail-on-regression",
-    "threshold",
-    type=Percentage(),
-    metavar="PERCENT",
-    help="Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
-    "if a count grew by more.",
+@headed(
+    "compare",
+    click.Argument(["files"], nargs=-1, type=PLACE, metavar="BASE.json NEW.json [MORE.json ...]"),
+    option(
+        "--fail-on-regression PERCENT",
+        "Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
+        "if a count grew by more.",
+        "threshold",
+        type=Percentage(),
+    ),
+    option("--strict", "Exit 4 also if a verdict is unclear or a kernel is missing."),
+    option(
+        "--noise PERCENT",
+        "Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
+        type=Percentage(),
+        default="1.5%",
+        show_default=True,
+    ),
+    option("--same-model", "Treat two cards of the same name as the same GPU."),
+    option("--require-base", "Exit 1 if BASE.json does not exist. Default: pass, as a first run."),
+    option("--json PATH", "Write the comparison as JSON; '-' is standard output.", "json_path", type=PLACE),
+    option(
+        "--to",
+        "Default: table. junit: a regression is a failed test. github: annotations, and tables into "
+        "$GITHUB_STEP_SUMMARY.",
+        "target",
+        type=click.Choice(TARGETS),
+    ),
+    option("--markdown", "The same as --to markdown."),
+    option("-o, --output FILE", "Write what --to says to FILE instead.", "target_file", type=PLACE),
+    option("-q, --quiet", "Print no tables; failures are still named."),
 )
-@click.option("--strict", is_flag=True, help="Exit 4 also if a verdict is unclear or a kernel is missing.")
-@click.option(
-    "--noise",
-    type=Percentage(),
-    default="1.5%",
-    show_default=True,
-    metavar="PERCENT",
-    help="Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
-)
-@click.option("--same-model", is_flag=True, help="Treat two cards of the same name as the same GPU.")
-@click.option("--require-base", is_flag=True, help="Exit 1 if BASE.json does not exist. Default: pass, as a first run.")
-@click.option(
-    "--json",
-    "json_path",
-    type=click.Path(),
-    metavar="PATH",
-    help="Write the comparison as JSON; '-' is standard output.",
-)
-@click.option(
-    "--to",
-    "target",
-    type=click.Choice(TARGETS),
-    help="Default: table. junit: a regression is a failed test. github: annotations, and tables into "
-    "$GITHUB_STEP_SUMMARY.",
-)
-@click.option("--markdown", is_flag=True, help="The same as --to markdown.")
-@click.option(
-    "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE instead."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print no tables; failures are still named.")
 def command(
-    files: tuple[str, ...],
-    threshold: float | None,
-    strict: bool,
-    noise: float,
-    same_model: bool,
-    require_base: bool,
-    json_path: str | None,
-    target: str | None,
-    markdown: bool,
-    target_file: str | None,
-    quiet: bool,
-) -> int:
+    files: tuple[str, ...], require_base: bool, json_path: str | None, target: str | None, markdown: bool,
+    target_file: str | None, quiet: bool, **given: Any,
+) -> int:  # fmt: skip
     """Say for each kernel whether it got faster, slower, stayed the same, or cannot be told.
 
     \b
@@ -112,43 +77,34 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench.cards.load import known_card, load_named
-    from cudabench.cli import cards
-    from cudabench.cli.output import Output
+    from cudabench.cli.output import Destination, Output
     from cudabench.records import file as results
-    from cudabench.results import ceilings, compare
-    from cudabench.system import outputs
+    from cudabench.results import ceilings
 
     _check_files(files)
-    target = _target(target, markdown)
-    output = Output.of(json_path, quiet)
-    file = None if target_file in (None, "-") else Path(str(target_file))
-    if file:
-        outputs.check_target(file, "--output")
-    elif target == "junit" and output.to_stdout:
+    if markdown and target not in (None, "markdown"):
+        raise UsageError(f"--markdown is --to markdown, and --to {target} is given: keep one.")
+    target = "markdown" if markdown else target or "table"
+    output, place = Output.of(json_path, quiet), Destination.of(target_file)
+    if target == "junit" and output.to_stdout and place.path is None:
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
         results.load(files[0])  # says what is missing
     base = results.ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
-    if ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files):
-        asked = cards.Asked(files, threshold, strict, target, file, output, json_path is not None)
-        return cards.compare([base, *others], first, asked)
-    made = [
-        compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model) for other in others
-    ]
-    found = [failure for comparison in made for failure in compare.failures(comparison, threshold, strict)]
-    document = ""
-    if json_path:
-        document = json_text(json.dumps(compare.document(files, made, found), indent=2)) + "\n"
-    place = output.path or output.stream
-    if place:
-        outputs.write_whole(place, document.encode())
-    elif output.to_stdout:
-        click.echo(document, nl=False)
-    _show(_Shown(files, made, found, noise, first), target, file, output)
-    _failures(found, made, threshold)
-    return compare.exit_code(found)
+    of_ceilings = ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files)
+    compare = _ceilings if of_ceilings else _results
+    return compare(_Asked(files, [base, *others], first, target, place, output), **given)
+
+
+def _measured(name: str) -> ResultsFile:
+    from cudabench.cards.load import load_named
+
+    file = load_named(name).measured(name)
+    if not file.results and not file.ceilings:
+        raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
+    return file
 
 
 def _check_files(files: tuple[str, ...]) -> None:
@@ -175,82 +131,94 @@ def _check_files(files: tuple[str, ...]) -> None:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
 
 
-def _target(target: str | None, markdown: bool) -> str:
-    """Return what --to and --markdown mean together."""
-    if markdown and target not in (None, "markdown"):
-        raise UsageError(f"--markdown is --to markdown, and --to {target} is given: keep one.")
-    return "markdown" if markdown else target or "table"
-
-
-def _measured(name: str) -> ResultsFile:
-    from cudabench.cards.load import load_named
-
-    file = load_named(name).measured(name)
-    if not file.results and not file.ceilings:
-        raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
-    return file
-
-
 @dataclass(frozen=True)
-class _Shown:
-    """What is to be shown: the files' names, the comparisons of the first with each other, and why they fail."""
+class _Asked:
+    """The files by name, whether the base is still to come, and what is written of their comparison, and where."""
 
     names: tuple[str, ...]
-    made: list[Comparison]
-    found: list[Failure]
-    noise: float
+    files: Sequence[ResultsFile]
     first: bool
+    target: str
+    place: Destination
+    output: Output
 
-    def text(self, markdown: bool) -> str:
-        """Return the tables."""
-        from cudabench.views import comparison, console
+    def write_json(self, document: Callable[[], Mapping[str, Any]]) -> None:
+        """Write the comparison where --json says."""
+        self.output.write(lambda: json_text(json.dumps(document(), indent=2)) + "\n")
 
-        view = comparison.View(self.names, self.made, self.noise, markdown)
-        return console.captured(view.first_run if self.first else view.show)
+    def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
+        """Show tables, as they are or in Markdown, where --to and --output say."""
+        from cudabench.views import console
 
-    def annotations(self) -> list[str]:
-        """Return GitHub's commands."""
-        from cudabench.views import annotations
+        if self.place.path is not None:
+            self.place.write(markdown() if self.target == "markdown" else console.captured(show))
+        elif self.target == "markdown" and not self.output.quiet:
+            self.place.write(markdown(), beside=self.output.to_stdout)
+        elif not self.output.quiet:
+            show(console.tables(self.output.to_stdout))
 
-        return [line for one in self.made for line in annotations.of_comparison(one, self.found)]
 
+def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
+    """Compare the first file's results with each other file's, show that, and return the exit code."""
+    from cudabench.cli.output import add_summary
+    from cudabench.results import compare
+    from cudabench.views import annotations, comparison, console
 
-def _show(shown: _Shown, target: str, file: Path | None, output: Output) -> None:
-    """Write what --to says to a file, to standard output, or beside it where the JSON goes there."""
-    from cudabench.system import outputs
-    from cudabench.views import comparison, console
+    base, *others = asked.files
+    made = [
+        compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model) for other in others
+    ]
+    found = [failure for one in made for failure in compare.failures(one, threshold, strict)]
+    asked.write_json(lambda: compare.document(asked.names, made, found))
 
-    if target == "junit":
+    def show(out: Any, markdown: bool = False) -> None:
+        view = comparison.View(asked.names, made, noise, markdown)
+        (view.first_run if asked.first else view.show)(out)
+
+    def in_markdown() -> str:
+        return console.captured(partial(show, markdown=True))
+
+    lines = [f"{line}\n" for one in made for line in annotations.of_comparison(one, found)]
+    if asked.target == "junit":
         from cudabench.views.export.comparison import junit
 
-        report = junit(shown.names, shown.made, shown.found)
-        if file is None:
-            click.echo(report, nl=False)
-        else:
-            outputs.write_whole(file, report.encode())
-        return
-    if target == "github":
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if summary:
-            with open(summary, "a", encoding="utf-8") as stream:
-                stream.write(shown.text(markdown=True) + "\n")
-    if file is not None:
-        lines = "".join(f"{line}\n" for line in shown.annotations())
-        outputs.write_whole(file, (lines if target == "github" else shown.text(target == "markdown")).encode())
-        return
-    if not output.quiet:
-        view = comparison.View(shown.names, shown.made, shown.noise, target == "markdown")
-        out = console.tables(output.to_stdout)
-        if shown.first:
-            view.first_run(out)
-        else:
-            view.show(out)
-    if target == "github":
-        for line in shown.annotations():
-            click.echo(line, err=output.to_stdout)
-
-
-def _failures(found: list[Failure], made: list[Comparison], threshold: float | None) -> None:
-    from cudabench.views import comparison, console
-
+        asked.place.write(junit(asked.names, made, found))
+    elif asked.target == "github":
+        add_summary(in_markdown)
+        if asked.place.path is None:
+            asked.show(show, in_markdown)
+        asked.place.write("".join(lines), beside=asked.output.to_stdout)
+    else:
+        asked.show(show, in_markdown)
     comparison.show_failures(console.err(), found, made, threshold)
+    return gravest(failure.code for failure in found)
+
+
+def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any) -> int:
+    """Compare the first file's ceilings with each other file's, show that, and return the exit code: 4 where a ceiling
+    is worse by more than the threshold, or with --strict has no value any more.
+
+    Raises UsageError for a form that holds no ceilings, and where files have none in common.
+    """
+    from cudabench.cli.output import say
+    from cudabench.results import ceilings
+    from cudabench.views import ceilings as view
+
+    if asked.target not in ("table", "markdown"):
+        raise UsageError(f"--to {asked.target} has no place for ceilings: use --to table or --to markdown.")
+    if asked.first:
+        say(f"{asked.names[0]} does not exist yet: this is a first run, and passes.")
+        return EXIT_OK
+    made = [ceilings.compare(asked.files[0], other) for other in asked.files[1:]]
+    found = [sentence for one in made for sentence in ceilings.failures(one, threshold, strict)]
+    asked.write_json(lambda: {**ceilings.document(asked.names, made), "failures": found})
+    pairs = [(one, (asked.names[0], name)) for one, name in zip(made, asked.names[1:], strict=True)]
+
+    def show(out: Any) -> None:
+        for one, labels in pairs:
+            view.show_pair(out, one, labels)
+
+    asked.show(show, lambda: "".join(view.pair_markdown(one, labels) for one, labels in pairs))
+    for sentence in found:
+        say(sentence)
+    return EXIT_THRESHOLD if found else EXIT_OK

@@ -14,13 +14,7 @@ HOW = {
 }
 
 
-@click.command(
-    "completion",
-    cls=Headed,
-    short_help="Print the script that completes commands.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\n" + "\n".join(HOW.values()),
-)
+@click.command("completion", cls=Headed, epilog="\b\n" + "\n".join(HOW.values()))
 @click.argument("shell", type=click.Choice([*HOW]))
 def command(shell: str) -> int:
     """Print the script that completes operations, kernels, types, devices and files in a shell."""

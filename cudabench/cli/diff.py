@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench.cli import options as families
-from cudabench.cli import run
+from cudabench.cli import options, run
 from cudabench.cli.arguments import SpreadCommand
-from cudabench.errors import CudabenchError, DeviceUnusable, UsageError, did_you_mean
+from cudabench.cli.options import PLACE, option
+from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
-    from cudabench.plan.revisions import Checkout
-    from cudabench.plan.series import Series
+    from cudabench.cli.output import Destination, Output
     from cudabench.records.file import ResultsFile
-    from cudabench.records.results import Result
     from cudabench.records.revisions import CodeDifference
-    from cudabench.results.diff import Chosen, Failure, Pair, Side
-    from cudabench.userkernel.request import UserRequest
+    from cudabench.results.diff import Failure, Side
 
 HELP = """Compile two revisions of a .cu file for every architecture and compare their machine code. No GPU is needed.
 
@@ -83,28 +77,55 @@ def _figures() -> Sequence[str]:
 
 def _diff(**given: Any) -> int:
     """Compare what the options ask for and return the exit code."""
-    from cudabench.cli.output import Output
-    from cudabench.cli.reading import reading
-    from cudabench.compile import nvdisasm
-    from cudabench.plan import cases
-    from cudabench.plan.revisions import checked_out
+    from cudabench.cli.output import Destination, Output, Screen, reading
+    from cudabench.measure import revisions
+    from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.results import diff
-    from cudabench.system import outputs
+    from cudabench.views.progress import Progress
 
     if not given["old"] or not given["new"]:
         raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
-    target, file = given["target"], given["target_file"]
-    path = None if file in (None, "-") else Path(file)
-    if target == "json" and path is None and given["json_path"] not in (None, "-"):
+    target, printed = given["target"], given["target_file"] in (None, "-")
+    if target == "json" and printed and given["json_path"] not in (None, "-"):
         raise UsageError("--to json and --json both name the results file: keep one.")
-    to_stdout = target == "json" and path is None
-    output = Output.of("-" if to_stdout else given["json_path"], given["quiet"], report_path=given["report_path"])
-    if output.to_stdout and path is None and target in ("markdown", "sarif", "github"):
+    json_path = "-" if target == "json" and printed else given["json_path"]
+    output = Output.of(json_path, given["quiet"], report_path=given["report_path"])
+    if output.to_stdout and printed and target in ("markdown", "sarif", "github"):
         raise UsageError(f"--to {target} and --json - both write to standard output: name a file with --output.")
-    if path:
-        outputs.check_target(path, "--output")
+    place = Destination.of(given["target_file"])
     simulated = bool(given["arguments"] or given["grid"] or given["expect"])
     wanted = given["fail_on"] or ()
+    demanded = _check_gates(wanted, simulated)
+    architectures = _architectures(given["arch"])
+    with ExitStack() as stack:
+        checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
+        requests = [run.request_of({**given, "file": one.path, "include": one.include}) for one in checkouts]
+        stack.enter_context(named_as_given(checkouts))
+        with reading(given["old"], given, len(checkouts)):
+            old, new = map(revisions.side, checkouts, requests)
+            pairs = revisions.pairs(requests, launched=simulated)
+        with Progress(len(architectures), shown=not output.quiet) as progress:
+            found = revisions.compare_code(
+                old, new, pairs, architectures, lambda done, arch: progress.update(done, arch, "compiling", 0)
+            )
+        if simulated:
+            found = revisions.count(found, (old, new), requests, pairs, Screen(output), demanded=demanded)
+        record = _file(given, found, old, new)
+    failed = diff.failures(found, wanted)
+    output.write(record.text)
+    if output.report:
+        from cudabench.cli.output import write_page
+
+        write_page([record], [output.report.stem], output.report)
+    _show(given, record, failed, place, output)
+    return gravest(failure.code for failure in failed)
+
+
+def _check_gates(wanted: Sequence[str], simulated: bool) -> bool:
+    """Tell whether a gate is of counts. Raises CudabenchError for one that nothing here could judge."""
+    from cudabench.compile import nvdisasm
+    from cudabench.results import diff
+
     launch = [name for name in wanted if name in diff.COUNTED]
     if launch and not simulated:
         raise UsageError(
@@ -113,35 +134,7 @@ def _diff(**given: Any) -> int:
     unread = [name for name in wanted if name in diff.DISASSEMBLED]
     if unread and nvdisasm.path() is None:
         raise DeviceUnusable(f"--fail-on {unread[0]} needs nvdisasm, which is not there: {nvdisasm.INSTALL}.")
-    architectures = _architectures(given["arch"])
-    defines = cases.parse_defines(given["defines"])
-    with ExitStack() as stack:
-        checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
-        requests = [_request(checkout, given, defines) for checkout in checkouts]
-        try:
-            with reading(given["old"], given, len(checkouts)):
-                old, new = (_side(c, r) for c, r in zip(checkouts, requests, strict=True))
-                pairs = _pairs(requests, given, simulated)
-            found = _compiled(old, new, pairs, architectures, output.quiet)
-            if simulated:
-                found = _counted(found, old, new, requests, pairs, bool(launch), output)
-        except CudabenchError as error:
-            # A revision's files lie in a folder that is no business of the user's.
-            shown = _named_as_given(str(error), checkouts)
-            raise type(error)(shown) if shown != str(error) else error from None
-        record = _file(given, found, old, new)
-    failed = diff.failures(found, wanted)
-    _write(record, output)
-    _show(given, record, failed, target, path, output)
-    return diff.exit_code(failed)
-
-
-def _named_as_given(text: str, checkouts: Sequence[Checkout]) -> str:
-    for checkout in checkouts:
-        if checkout.root is not None:
-            text = text.replace(checkout.path, checkout.label)
-            text = text.replace(f"{checkout.root}{os.sep}", f"{checkout.label.partition(':')[0]}:")
-    return text
+    return bool(launch)
 
 
 def _architectures(wanted: str) -> tuple[str, ...]:
@@ -162,157 +155,6 @@ def _architectures(wanted: str) -> tuple[str, ...]:
     if not words:
         raise UsageError("--arch names nothing: write all, or sm_80,sm_90.")
     return words
-
-
-def _request(checkout: Checkout, given: Mapping[str, Any], defines: Mapping[str, str]) -> UserRequest:
-    from cudabench.userkernel.request import UserRequest
-
-    return UserRequest(
-        **{**{name: given[name] for name in PROBLEM}, "include": checkout.include, "std": given["std"] or ""},
-        file=checkout.path,
-        defines=defines,
-        seed=given["seed"],
-    )
-
-
-def _side(checkout: Checkout, request: UserRequest) -> Side:
-    from cudabench.records.launch import Source
-    from cudabench.results.diff import Side
-    from cudabench.source.files import text_of
-
-    for folder in request.include:
-        if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
-    text = text_of(checkout.path).replace("\r\n", "\n")
-    folder = str(Path(checkout.path).resolve().parent)
-    include = tuple(str(Path(each).resolve()) for each in request.include)
-    hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
-    return Side(
-        checkout.label, Source(checkout.path, text, folder, False, include, request.std), dict(request.defines), hidden
-    )
-
-
-def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated: bool) -> list[Pair]:
-    """Return the kernels to compare. Raises UsageError for a name that neither side has."""
-    from dataclasses import replace
-
-    from cudabench.results.diff import Chosen, pairs_of
-    from cudabench.userkernel import plan
-    from cudabench.userkernel.problem import dimensions, number
-    from cudabench.userkernel.suggestion import file_of
-
-    chosen: list[dict[str, Chosen]] = [{}, {}]
-    files = [file_of(request) for request in requests]
-    names = given["kernels"] or ("all",)
-    for name in names:
-        refused = []
-        for at, request in enumerate(requests):
-            try:
-                picked = plan.select(files[at], replace(request, kernels=(name,)))
-            except UsageError as error:
-                refused.append(error)
-                continue
-            for kernel, title, _ in picked:
-                line = 1 if kernel.file else kernel.line
-                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
-        if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
-            raise refused[-1]
-    pairs = pairs_of(*chosen)
-    if simulated:
-        return [_launched(pair, requests) for pair in pairs]
-    numbers = {name: int(value) for name, value in requests[0].defines.items() if re.fullmatch(r"\d{1,18}", value)}
-    threads = math.prod(dimensions(given["block"], "--block", numbers)) if given["block"] else None
-    shared = number(given["shared"], "--shared", numbers) if given["shared"] else 0
-    return [replace(pair, threads=threads, shared=shared) for pair in pairs]
-
-
-def _launched(pair: Pair, requests: Sequence[UserRequest]) -> Pair:
-    """Return a pair with the block and the dynamic shared memory of its launch, the new side's where it has one."""
-    from dataclasses import replace
-
-    (case,) = _series(pair.new, requests[1]).cases if pair.new else _series(pair.old, requests[0]).cases
-    return replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
-
-
-def _series(chosen: Chosen | None, request: UserRequest) -> Series:
-    """Return the launch of one kernel of a side."""
-    from dataclasses import replace
-
-    from cudabench.userkernel import plan
-
-    assert chosen is not None
-    return plan.build([replace(request, kernels=(chosen.name_asked,))])
-
-
-def _compiled(
-    old: Side, new: Side, pairs: Sequence[Pair], architectures: Sequence[str], quiet: bool
-) -> list[CodeDifference]:
-    """Return how the pairs differ, with a line of progress."""
-    from cudabench.results import diff
-    from cudabench.views.progress import Progress
-
-    with Progress(len(architectures), shown=not quiet) as progress:
-        return diff.differences(
-            old, new, pairs, architectures, lambda done, arch: progress.update(done, arch, "compiling", 0)
-        )
-
-
-def _counted(
-    found: Sequence[CodeDifference],
-    old: Side,
-    new: Side,
-    requests: Sequence[UserRequest],
-    pairs: Sequence[Pair],
-    demanded: bool,
-    output: Output,
-) -> list[CodeDifference]:
-    """Return the differences with the counts of simulated launches, where the code differs.
-
-    Architectures with the same code on both sides count the same: the first of them is simulated. What the simulator
-    lacks is told in the record or, where a gate asks for the counts (`demanded`), raised as UnsupportedFeature.
-    """
-    from cudabench.results import diff
-
-    by_name = {pair.name: pair for pair in pairs}
-    known: dict[tuple[str, str | None, str | None], tuple[Result | None, Result | None]] = {}
-    counted = []
-    for each in found:
-        if each.verdict in ("same", "unsupported"):
-            counted.append(each)
-            continue
-        pair = by_name[each.kernel]
-        key = (each.kernel, each.old.sha256 if each.old else None, each.new.sha256 if each.new else None)
-        if key not in known:
-            known[key] = (
-                _simulated(pair.old, requests[0], each.arch, demanded, output) if each.old else None,
-                _simulated(pair.new, requests[1], each.arch, demanded, output) if each.new else None,
-            )
-        counted.append(diff.counted(each, old, new, *known[key]))
-    return counted
-
-
-def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded: bool, output: Output) -> Result:
-    """Return the result of one launch in the simulator of an architecture."""
-    from dataclasses import replace
-
-    from cudabench.cli.output import Screen
-    from cudabench.devices import Choice
-    from cudabench.errors import NoRoom, UnsupportedFeature
-    from cudabench.measure.context import describe
-    from cudabench.measure.run import Run
-    from cudabench.records.planned import Settings
-
-    series = _series(chosen, request)
-    launch = Run(
-        [series], [Choice("sim", architecture=arch)], Settings(cpu=False), {}, listener=Screen(output), provenance=False
-    )
-    try:
-        launch.collect()
-    except (UnsupportedFeature, NoRoom) as error:  # others of the architectures may have it
-        if demanded:
-            raise
-        return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))
-    return launch.file.results[0]
 
 
 def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
@@ -339,62 +181,35 @@ def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new:
     )
 
 
-def _write(record: ResultsFile, output: Output) -> None:
-    place = output.path or output.stream
-    if place:
-        record.write(place)
-    if output.to_stdout:
-        click.echo(record.text(), nl=False)
-    if output.report:
-        from cudabench.cli.output import write_page
-
-        write_page([record], [output.report.stem], output.report)
-
-
 def _show(
-    given: Mapping[str, Any],
-    record: ResultsFile,
-    failed: Sequence[Failure],
-    target: str,
-    path: Path | None,
-    output: Output,
+    given: Mapping[str, Any], record: ResultsFile, failed: Sequence[Failure], place: Destination, output: Output
 ) -> None:
     """Write what --to says to its file or to standard output, or beside it where the JSON goes there; then the
     failures, to standard error."""
-    from cudabench.system import outputs
+    from cudabench.cli.output import add_summary
     from cudabench.views import console
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
-    names, found = (given["old"], given["new"]), record.diff
+    target, names, found = given["target"], (given["old"], given["new"]), record.diff
     # In a repository a revision's file is shown where it is now.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
-    text = {
+    texts: dict[str, Callable[[], str]] = {
         "table": lambda: difference.markdown(names, found),
         "markdown": lambda: difference.markdown(names, found),
         "github": lambda: difference.github(source, found, failed),
         "sarif": lambda: difference.sarif_log(source, found, failed),
         "json": record.text,
-    }[target]
-    if path:
-        outputs.write_whole(path, text().encode())
-    elif target in ("markdown", "sarif", "github"):
-        click.echo(text(), nl=False)
+    }
+    if place.path or target in ("markdown", "sarif", "github"):
+        place.write(texts[target]())
     elif target == "table" and not output.quiet:
         view.show(console.tables(output.to_stdout), names, found)
     if target == "github":
-        _summary(difference.markdown(names, found))
-        if not path and not output.quiet:
+        add_summary(texts["markdown"])
+        if not place.path and not output.quiet:
             view.show(console.err(), names, found)
     view.show_failures(console.err(), failed)
-
-
-def _summary(markdown: str) -> None:
-    """Add the tables to the page of a GitHub job, where there is one."""
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if place:
-        with open(place, "a", encoding="utf-8") as stream:
-            stream.write(markdown + "\n")
 
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")
@@ -404,41 +219,27 @@ command = SpreadCommand(
     params=[
         click.Argument(["old"], required=False, metavar="OLD"),
         click.Argument(["new"], required=False, metavar="NEW"),
-        *(param for param in run.problem_options() if param.name not in _NOT_HERE),
-        families.option(
-            "-D",
-            "--define",
-            "defines",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Define a macro on both sides; repeatable.",
-        ),
-        families.option(
-            "--arch", default="all", show_default=True, metavar="LIST", help="Architectures, such as sm_80,sm_90."
-        ),
-        families.option(
-            "--fail-on",
-            type=Names(_figures),
-            metavar="LIST",
-            help="Exit 4 if one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,executed; "
+        *options.without(run.problem_options(), *_NOT_HERE),
+        options.defines_option("Define a macro on both sides; repeatable."),
+        option("--arch LIST", "Architectures, such as sm_80,sm_90.", default="all", show_default=True),
+        option(
+            "--fail-on LIST",
+            "Exit 4 if one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,executed; "
             "if occupancy fell; if code or arithmetic changed.",
+            type=Names(_figures),
         ),
-        *(param for param in families.baseline_options() if param.name == "seed"),
-        families.option(
+        options.seed_option(show_default=True),
+        option(
             "--to",
+            "Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "
+            "file.",
             "target",
             type=click.Choice(TARGETS),
             default="table",
-            help="Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "
-            "file.",
         ),
-        families.option(
-            "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE."
-        ),
-        *families.output_options(),
+        option("-o, --output FILE", "Write what --to says to FILE.", "target_file", type=PLACE),
+        *options.output_options(),
     ],
     callback=_diff,
     help=HELP,
-    short_help="Compare two revisions' machine code; no GPU needed.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
-from cudabench.cli import options as families
-from cudabench.cli import pricing
+from cudabench.cli import options, pricing
 from cudabench.cli.arguments import Numbers, SpreadCommand
-from cudabench.cli.groups import FILE, LazyGroup
-from cudabench.errors import UsageError
+from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.options import option
+from cudabench.errors import UsageError, exit_code
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
@@ -27,28 +27,16 @@ if TYPE_CHECKING:
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
 
 
-def make_command(name: str) -> click.Command:
-    """Return the explaining form of an operation's command, or of `run` for a file."""
-    return explain_file() if name == FILE else explain_command(name)
-
-
-@click.group(
-    "explain",
-    cls=LazyGroup,
-    sections={
-        "Operations": operations.SUMMARIES,
-        "Files": {FILE: "Any kernel of your own, with the arguments of 'cudabench run'."},
-    },
-    make=make_command,
-    kind="neither an operation nor a .cu file",
-    short_help="Explain a kernel's accesses and hazards line by line.",
-)
-def command() -> None:
-    """Show why kernels are fast or slow, line by line, from the simulator.
-
-    For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes
-    the arguments of the operation's own command. Two kernels, -k A -k B, are shown side by side.
-    """
+def _params(problem: Sequence[click.Parameter], seed: click.Option) -> list[click.Parameter]:
+    """Return the parameters of either form, behind those of its problem."""
+    return [
+        *problem,
+        *options.compiler_options(),
+        *picture_options(),
+        *options.limits_options(timed=False),
+        seed,
+        *options.output_options(),
+    ]
 
 
 def explain_command(name: str) -> click.Command:
@@ -58,19 +46,9 @@ def explain_command(name: str) -> click.Command:
     operation = operations.get(name)
     return SpreadCommand(
         name,
-        params=[
-            *problem_options(operation),
-            *families.compiler_options(),
-            *picture_options(),
-            *families.limits_options(timed=False),
-            families.option(
-                "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the random inputs."
-            ),
-            *families.output_options(),
-        ],
+        params=_params(problem_options(operation), options.seed_option()),
         callback=partial(_explain, name),
         help=f"Explain the kernels of {name}: {operation.summary}.",
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
@@ -80,34 +58,37 @@ def explain_file() -> click.Command:
 
     return SpreadCommand(
         FILE,
-        params=[
-            *run.problem_options(),
-            *families.compiler_options(),
-            *picture_options(),
-            *families.limits_options(timed=False),
-            *(param for param in families.baseline_options() if param.name == "seed"),
-            *families.output_options(),
-        ],
+        params=_params(run.problem_options(), options.seed_option(show_default=True)),
         callback=_explain_file,
         help="Explain kernels of FILE.cu; 'cudabench run --help' tells how arguments are given.",
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
 def picture_options() -> list[click.Parameter]:
     """Return what is drawn beside the table."""
-    option = families.option
     return [
-        option("--threads", is_flag=True, help="Show which elements each thread accesses, and their banks."),
-        option("--banks", is_flag=True, help="Draw how a warp uses the 32 banks."),
+        option("--threads", "Show which elements each thread accesses, and their banks."),
+        option("--banks", "Draw how a warp uses the 32 banks."),
         option(
-            "--warp",
-            type=Numbers(2),
-            metavar="B,W",
-            help="With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
+            "--warp B,W",
+            "With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
             "a small problem, else 0,0.",
+            type=Numbers(2),
         ),
     ]
+
+
+command = two_forms(
+    "explain",
+    "Any kernel of your own, with the arguments of 'cudabench run'.",
+    explain_command,
+    explain_file,
+    help="""Show why kernels are fast or slow, line by line, from the simulator.
+
+For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes the
+arguments of the operation's own command. Two kernels, -k A -k B, are shown side by side.
+""",
+)
 
 
 def _explain(name: str, **given: Any) -> int:
@@ -118,7 +99,7 @@ def _explain(name: str, **given: Any) -> int:
 
     operation = operations.get(name)
     several = pricing.several(given, simulated=True)
-    device = "sim" if several else simulated(families.on_device(given))
+    device = "sim" if several else simulated(pricing.on_device(given))
     request = request_of(operation, {**given, "device": device})
     series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
     return explain([series], asdict(request), given)
@@ -129,7 +110,7 @@ def _explain_file(ctx: click.Context, /, **given: Any) -> int:
     """Explain kernels of a file and return the exit code."""
     from cudabench.cli import run
 
-    series, record = run.series_of(ctx, given, "explain")
+    series, record, _ = run.planned(ctx, given, "explain")
     return explain(series, record, given)
 
 
@@ -137,28 +118,21 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     """Simulate all series, show the explanations and return the exit code."""
     from cudabench import devices
     from cudabench.cli import output as outputs
-    from cudabench.cli.operation import exit_code
     from cudabench.measure.run import Run
 
     several = pricing.several(given, simulated=True)
-    choices = several.choices if several else (devices.choose(simulated(families.on_device(given))),)
+    choices, cards = pricing.where(given, several, lambda device: (devices.choose(simulated(device)),))
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
+    settings = replace(options.settings(given, simulated=True), cpu=False)
     run = Run(
-        series,
-        choices,
-        replace(families.settings(given, simulated=True), cpu=False),
-        request,
-        path=output.path,
-        listener=outputs.Screen(output),
-        trace=watched(planned, given, paired),
-        record=bool(output.report),
-        cards=several.cards if several else families.priced(given, choices[0]),
-    )
+        series, choices, settings, request, path=output.path, listener=outputs.Screen(output),
+        trace=watched(planned, given, paired), record=bool(output.report), cards=cards,
+    )  # fmt: skip
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
     outputs.carry_out(run, output, run.collect, show)
-    return exit_code(run.file.results, {}, outputs.say)
+    return exit_code(result.status for result in run.file.results)
 
 
 def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool) -> None:
@@ -185,14 +159,8 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
         ideas = chapters.ideas(outcome.operation)
         own = [result for result in outcome.results if result.device == device]
         for result in own:
-            explanation.show(
-                out,
-                result,
-                threads=threads,
-                banks=banks,
-                ladder=[one for one in own if one.limits],
-                ideas=ideas,
-            )
+            ladder = [one for one in own if one.limits]
+            explanation.show(out, result, threads=threads, banks=banks, ladder=ladder, ideas=ideas)
 
 
 def simulated(device: str, verb: str = "explain") -> str:

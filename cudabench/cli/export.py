@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError
 from cudabench.views.export import FORMATS
 
@@ -20,30 +21,25 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
 )
 
 
-@click.command("export", cls=Headed, help=HELP, short_help="Convert results files for other tools.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
-@click.option("--to", "target_format", type=click.Choice(list(FORMATS)), help="The format. Default: FILE's ending.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write to FILE. Default: standard output.",
-)
-@click.option(
-    "--metric",
-    type=click.Choice(["time", "bandwidth"]),
-    help=f"Of {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
-    "GB/s (customBiggerIsBetter).",
-)
-@click.option(
-    "--base", type=click.Path(), metavar="BASE.json", help=f"Of {BASE}: show also what is worse than in BASE.json."
+@headed(
+    "export",
+    click.Argument(["files"], nargs=-1, type=PLACE, metavar="RESULTS.json ..."),
+    option("--to", "The format. Default: FILE's ending.", "target_format", type=click.Choice(list(FORMATS))),
+    option("-o, --output FILE", "Write to FILE. Default: standard output.", type=PLACE),
+    option(
+        "--metric",
+        f"Of {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
+        "GB/s (customBiggerIsBetter).",
+        type=click.Choice(["time", "bandwidth"]),
+    ),
+    option("--base BASE.json", f"Of {BASE}: show also what is worse than in BASE.json.", type=PLACE),
+    help=HELP,
 )
 def command(
     files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
     """Write results files in a format; see HELP."""
-    from cudabench.system import outputs
+    from cudabench.cli.output import Destination
     from cudabench.views.export import export
     from cudabench.views.export.run import Run
 
@@ -63,17 +59,9 @@ def command(
         raise UsageError(f"--metric is of --to {METRIC}; {target_format} has no choice of figures: leave it out.")
     if base and target_format != BASE:
         raise UsageError(f"--base is of --to {BASE}; {target_format} shows one run at a time: use cudabench compare.")
-    target = None if output in (None, "-") else Path(str(output))
-    if target:
-        outputs.check_target(target, "--output")
-    options: dict[str, Any] = {}
-    if metric:
-        options["metric"] = metric
+    target = Destination.of(output)
+    of_one: dict[str, Any] = {"metric": metric} if metric else {}
     if base:
-        options["base"] = Run.load(base)
-    written = export(target_format, [Run.load(name) for name in files], **options)
-    if target:
-        outputs.write_whole(target, written.encode())
-    else:
-        click.echo(written, nl=False)
+        of_one["base"] = Run.load(base)
+    target.write(export(target_format, [Run.load(name) for name in files], **of_one))
     return 0

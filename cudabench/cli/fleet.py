@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench.cli.arguments import Finite
-from cudabench.cli.compare import Percentage
 from cudabench.cli.groups import LazyGroup
-from cudabench.cli.help import Headed
-from cudabench.errors import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EXIT_TERMINATED,
-    EXIT_THRESHOLD,
-    EXIT_WRONG,
-    CudabenchError,
-    UsageError,
-)
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, Percentage, option
+from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code
 
 if TYPE_CHECKING:
+    from cudabench.cli.output import Destination
     from cudabench.fleet.findings import Report
     from cudabench.fleet.shard import Plan, Written
     from cudabench.fleet.submit import Engine, Submission
+    from cudabench.records.file import ResultsFile
     from cudabench.records.fleet import Fleet
 
 COMMANDS = {
@@ -34,52 +28,48 @@ COMMANDS = {
     "resume": "Go on with what 'submit' left undone.",
     "report": "Say which cards are slow, wrong, missing, or get slower.",
 }
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 POLL_S = 2.0  # between two looks at the jobs
 LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
 
 
-@click.group(
+FOLDER = click.Argument(["folder"], type=click.Path(path_type=Path), metavar="DIR")
+WORDS = click.Argument(["words"], nargs=-1, required=True, metavar="-- COMMAND ...")
+QUIET = option("-q, --quiet", "Print nothing while it runs.")
+
+command = LazyGroup(
     "fleet",
-    cls=LazyGroup,
     sections={"Commands": COMMANDS},
-    make=lambda name: _commands()[name],
+    make=lambda name: _made()[name],
     kind="not a command of fleet",
-    short_help="Find the slow card among many.",
-    context_settings=HELP_OPTIONS,
+    help="""Find the slow card among many.
+
+\b
+  srun -N8 --ntasks-per-node=8 --gpus-per-task=1 cudabench fleet shard runs/today -- transpose
+  cudabench fleet report runs/today
+
+Every card is measured by a process of its own, which writes DIR/<GPU UUID>.json: the usual results file with the card's
+host, clocks, temperature, errors and links besides. The report holds each card against those of its model.
+""",
 )
-def command() -> None:
-    """Find the slow card among many.
-
-    \b
-      srun -N8 --ntasks-per-node=8 --gpus-per-task=1 cudabench fleet shard runs/today -- transpose
-      cudabench fleet report runs/today
-
-    Every card is measured by a process of its own, which writes DIR/<GPU UUID>.json: the usual results file with the
-    card's host, clocks, temperature, errors and links besides. The report holds each card against those of its model.
-    """
 
 
-def _commands() -> dict[str, click.Command]:
+def _made() -> dict[str, click.Command]:
     return {"shard": shard, "submit": submit, "resume": resume, "report": report}
 
 
 # shard ---------------------------------------------------------------------------------------------------------------
 
 
-@click.command("shard", cls=Headed, short_help=COMMANDS["shard"], context_settings=HELP_OPTIONS)
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
-@click.option("--host", metavar="NAME", help="Name of this machine. Default: Slurm's name of the node, or its own.")
-@click.option("--rack", metavar="NAME", help="Where the machine stands. Default: its switch, if Slurm knows it.")
-@click.option(
-    "--expect",
-    multiple=True,
-    metavar="UUID|FILE",
-    help="Cards that should be here; FILE has a UUID a line. Repeatable.",
+@headed(
+    "shard",
+    FOLDER,
+    WORDS,
+    option("--host NAME", "Name of this machine. Default: Slurm's name of the node, or its own."),
+    option("--rack NAME", "Where the machine stands. Default: its switch, if Slurm knows it."),
+    option("--expect UUID|FILE", "Cards that should be here; FILE has a UUID a line. Repeatable.", multiple=True),
+    option("--in-turn", "Measure one card after the other. Default: all at once."),
+    option("-q, --quiet", "Print no line for each card."),
 )
-@click.option("--in-turn", is_flag=True, help="Measure one card after the other. Default: all at once.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no line for each card.")
 def shard(
     folder: Path,
     words: tuple[str, ...],
@@ -174,51 +164,38 @@ def _ids(words: Sequence[str]) -> list[str]:
 # submit and resume ---------------------------------------------------------------------------------------------------
 
 
-@click.command("submit", cls=Headed, short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
-@click.option(
-    "--engine", type=click.Choice(["slurm", "local"]), default="slurm", show_default=True,
-    help="slurm: an array of jobs. local: processes on this machine.",
-)  # fmt: skip
-@click.option("--gpus", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many cards: a job each.")
-@click.option("--partition", metavar="NAME", help="Slurm's partition.")
-@click.option("--account", metavar="NAME", help="Slurm's account.")
-@click.option("--qos", metavar="NAME", help="Slurm's quality of service.")
-@click.option(
-    "--time",
-    "minutes",
-    type=click.IntRange(1),
-    default=60,
-    show_default=True,
-    metavar="MIN",
-    help="Time limit of a job.",
+@headed(
+    "submit",
+    FOLDER,
+    WORDS,
+    option(
+        "--engine",
+        "slurm: an array of jobs. local: processes on this machine.",
+        type=click.Choice(["slurm", "local"]),
+        default="slurm",
+        show_default=True,
+    ),
+    option("--gpus N", "How many cards: a job each.", type=click.IntRange(1, 100_000), required=True),
+    option("--partition NAME", "Slurm's partition."),
+    option("--account NAME", "Slurm's account."),
+    option("--qos NAME", "Slurm's quality of service."),
+    option("--time MIN", "Time limit of a job.", type=click.IntRange(1), default=60, show_default=True),
+    option("--cpus N", "CPUs of a job.", "cpus_per_task", type=click.IntRange(1)),
+    option("--slurm NAME=VALUE", "Any other option of sbatch, such as exclude=n7; repeatable.", "more", multiple=True),
+    option(
+        "--hold S",
+        "A finished job keeps its card until all have started, or none has for S seconds, so that no card is "
+        "measured twice.",
+        type=Finite(0),
+        default=60.0,
+        show_default=True,
+    ),
+    QUIET,
 )
-@click.option("--cpus", type=click.IntRange(1), metavar="N", help="CPUs of a job.")
-@click.option(
-    "--slurm", "more", multiple=True, metavar="NAME=VALUE",
-    help="Any other option of sbatch, such as exclude=n7; repeatable.",
-)  # fmt: skip
-@click.option(
-    "--hold", type=Finite(0), default=60.0, show_default=True, metavar="S",
-    help="A finished job keeps its card until all have started, or none has for S seconds, so that no card is "
-    "measured twice.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing while it runs.")
 def submit(
-    folder: Path,
-    words: tuple[str, ...],
-    engine: str,
-    gpus: int,
-    partition: str | None,
-    account: str | None,
-    qos: str | None,
-    minutes: int,
-    cpus: int | None,
-    more: tuple[str, ...],
-    hold: float,
-    quiet: bool,
-) -> int:
+    folder: Path, words: tuple[str, ...], engine: str, gpus: int, more: tuple[str, ...], hold: float, quiet: bool,
+    **given: Any,
+) -> int:  # fmt: skip
     """Run 'cudabench fleet shard DIR -- COMMAND' on N cards, a job each, and watch until all are done.
 
     \b
@@ -230,9 +207,7 @@ def submit(
     """
     from cudabench.fleet import submit as submissions
 
-    settings: dict[str, Any] = {"gpus_per_node": 1, "time": minutes}
-    given = {"partition": partition, "account": account, "qos": qos, "cpus_per_task": cpus}
-    settings |= {key: value for key, value in given.items() if value is not None}
+    settings = {"gpus_per_node": 1, **{key: value for key, value in given.items() if value is not None}}
     settings["additional_parameters"] = _pairs(more)
     plan = planned(folder.absolute(), words)
     made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
@@ -240,9 +215,7 @@ def submit(
     return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
 
 
-@click.command("resume", cls=Headed, short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing while it runs.")
+@headed("resume", FOLDER, QUIET)
 def resume(folder: Path, quiet: bool) -> int:
     """Go on with a submission: watch the jobs that are still there, and submit again what failed, was cancelled, or
     was given a card that another job had measured.
@@ -308,102 +281,71 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
 # report --------------------------------------------------------------------------------------------------------------
 
 
-@click.command("report", cls=Headed, short_help=COMMANDS["report"], context_settings=HELP_OPTIONS)
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR ...")
-@click.option(
-    "--mads", type=Finite(0), default=5.0, show_default=True, metavar="K",
-    help="A card is slow if it lies over its model's median by more than K scaled MADs",
-)  # fmt: skip
-@click.option(
-    "--over",
-    type=Percentage(),
-    default="3%",
-    show_default=True,
-    metavar="PERCENT",
-    help="and by more than PERCENT.",
+@headed(
+    "report",
+    click.Argument(["folders"], nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR ..."),
+    option(
+        "--mads K",
+        "A card is slow if it lies over its model's median by more than K scaled MADs",
+        type=Finite(0),
+        default=5.0,
+        show_default=True,
+    ),
+    option("--over PERCENT", "and by more than PERCENT.", type=Percentage(), default="3%", show_default=True),
+    option("--expect ID|FILE", "Cards that should be there; FILE has one a line. Repeatable.", multiple=True),
+    option("--fail-on-slow", "Exit 4 if a card is slow or gets slower."),
+    option("--fail-on-missing", "Exit 1 if a card failed or is missing, or a file is not a shard."),
+    option("--json PATH", "Write all findings; '-' is standard output.", "json_path", type=PLACE),
+    option(
+        "--to",
+        "Form of the report. Default: html if --output names an .html file, else table.",
+        "target",
+        type=click.Choice(["table", "markdown", "html"]),
+    ),
+    option("-o, --output FILE", "Write the report to FILE, such as report.html.", type=PLACE),
+    option("--plot FILE", "Draw every card as a dot: .svg, .png or .pdf.", type=PLACE),
+    option("-q, --quiet", "Print no table."),
 )
-@click.option(
-    "--expect", multiple=True, metavar="ID|FILE", help="Cards that should be there; FILE has one a line. Repeatable."
-)
-@click.option("--fail-on-slow", is_flag=True, help="Exit 4 if a card is slow or gets slower.")
-@click.option(
-    "--fail-on-missing", is_flag=True, help="Exit 1 if a card failed or is missing, or a file is not a shard."
-)
-@click.option(
-    "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' is standard output."
-)
-@click.option(
-    "--to", "target", type=click.Choice(["table", "markdown", "html"]),
-    help="Form of the report. Default: html if --output names an .html file, else table.",
-)  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Path(), metavar="FILE", help="Write the report to FILE, such as report.html."
-)
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw every card as a dot: .svg, .png or .pdf.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no table.")
 def report(
-    folders: tuple[Path, ...],
-    mads: float,
-    over: float,
-    expect: tuple[str, ...],
-    fail_on_slow: bool,
-    fail_on_missing: bool,
-    json_path: str | None,
-    target: str | None,
-    output: str | None,
-    plot: str | None,
-    quiet: bool,
-) -> int:
+    folders: tuple[Path, ...], mads: float, over: float, expect: tuple[str, ...], fail_on_slow: bool,
+    fail_on_missing: bool, json_path: str | None, target: str | None, output: str | None, plot: str | None, quiet: bool,
+) -> int:  # fmt: skip
     """Hold every card of DIR against the cards of its model; several DIRs are its history.
 
     A card with a wrong or unverified result makes the exit code 3.
     """
-    from cudabench.cli.output import Output
+    from cudabench.cli.output import Destination, Output
     from cudabench.cli.plot import picture_format
     from cudabench.fleet import findings
     from cudabench.records.fleet import Rule
-    from cudabench.system import outputs
 
-    place = Output.of(json_path, quiet)
-    text_file = Path(output) if output not in (None, "-") else None
+    place, text = Output.of(json_path, quiet), Destination.of(output)
     picture = Path(plot) if plot is not None else None
-    if text_file:
-        outputs.check_target(text_file, "--output")
     drawn = picture_format(picture, "--plot") if picture else ""
     expected = _ids(expect)
-    form = target or ("html" if text_file and text_file.suffix.lower() in (".html", ".htm") else "table")
+    page = text.path is not None and text.path.suffix.lower() in (".html", ".htm")
     made = findings.load(folders)
     found = made.findings(Rule(mads, over), expected)
-    _nothing(found)
-    _write(found, place)
-    if picture:
-        _draw(made, found, picture, drawn)
-    if text_file or not place.quiet:
-        _show(made, found, form, text_file, place.to_stdout)
-    return _exit_code(found, fail_on_slow, fail_on_missing)
-
-
-def _nothing(found: Fleet) -> None:
-    """Raise CudabenchError where not one shard was read."""
     if not found.cards:
         why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it has no .json file"
         raise CudabenchError(f"{found.folders[-1]} holds no shard that can be read{why}.")
+    place.write(lambda: _file(found).text())
+    if picture:
+        _draw(made, found, picture, drawn)
+    if text.path or not place.quiet:
+        _show(made, found, target or ("html" if page else "table"), text, place.to_stdout)
+    statuses = {card.status for card in found.cards}
+    failed = fail_on_missing and (statuses & {"failed", "missing"} or found.damaged)
+    as_wrong = {"wrong"} if statuses & {"wrong", "unverified"} else {"failed"} if failed else set()
+    return exit_code(as_wrong, missed=fail_on_slow and bool(found.slow or found.slowing))
 
 
-def _write(found: Fleet, place: Any) -> None:
+def _file(found: Fleet) -> ResultsFile:
     from cudabench.devices import probe
     from cudabench.measure import provenance
     from cudabench.records.file import ResultsFile
-    from cudabench.system import outputs
 
-    target = place.path or place.stream
-    if not (target or place.to_stdout):
-        return
-    file = ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
-    if target:
-        outputs.write_whole(target, file.text().encode())
-    else:
-        click.echo(file.text(), nl=False)
+    return ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
 
 
 def _draw(made: Report, found: Fleet, path: Path, suffix: str) -> None:
@@ -414,30 +356,14 @@ def _draw(made: Report, found: Fleet, path: Path, suffix: str) -> None:
     outputs.write_whole(path, render(plot.draw(made, found), suffix))
 
 
-def _show(made: Report, found: Fleet, form: str, file: Path | None, json_to_stdout: bool) -> None:
-    from cudabench.system import outputs
-    from cudabench.views import console, fleet
+def _show(made: Report, found: Fleet, form: str, place: Destination, json_to_stdout: bool) -> None:
+    from cudabench.views import console, fleet, fleet_page
 
-    if form == "html":
-        from cudabench.views import fleet_page
-
-        page = fleet_page.page(made, found)
-        if file:
-            outputs.write_whole(file, page.encode())
-        else:
-            click.echo(page, err=json_to_stdout)
-        return
     view = fleet.View(found, made.simulated, form == "markdown")
-    if file:
-        outputs.write_whole(file, console.captured(view.show).encode())
+    if form == "html":
+        page = fleet_page.page(made, found)
+        place.write(page if place.path else f"{page}\n", beside=json_to_stdout)
+    elif place.path:
+        place.write(console.captured(view.show))
     else:
         view.show(console.tables(json_to_stdout))
-
-
-def _exit_code(found: Fleet, fail_on_slow: bool, fail_on_missing: bool) -> int:
-    statuses = {card.status for card in found.cards}
-    if statuses & {"wrong", "unverified"}:
-        return EXIT_WRONG
-    if fail_on_missing and (statuses & {"failed", "missing"} or found.damaged):
-        return EXIT_FAILED
-    return EXIT_THRESHOLD if fail_on_slow and (found.slow or found.slowing) else EXIT_OK

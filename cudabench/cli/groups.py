@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from cudabench import operations
 from cudabench.cli.arguments import SpreadCommand
 from cudabench.cli.help import Headed
 from cudabench.errors import did_you_mean
@@ -91,6 +92,23 @@ class LazyGroup(Headed, click.Group):
         ]
         files = [CompletionItem(incomplete, type="file")] if FILE in self.summaries else []
         return [*files, *found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def two_forms(
+    name: str,
+    files: str,
+    of_operation: Callable[[str], click.Command],
+    of_file: Callable[[], click.Command],
+    **more: Any,
+) -> LazyGroup:
+    """Return a command with a form for an operation's kernels and one for FILE.cu, of which `files` is the summary."""
+    return LazyGroup(
+        name,
+        sections={"Operations": operations.SUMMARIES, "Files": {FILE: files}},
+        make=lambda form: of_file() if form == FILE else of_operation(form),
+        kind="neither an operation nor a .cu file",
+        **more,
+    )
 
 
 def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:

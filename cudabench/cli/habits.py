@@ -192,7 +192,7 @@ def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
 
 def _missing_arguments(context: click.Context) -> str:
     """Return what 'cudabench run' of a user's file says of the line, where its arguments are not complete."""
-    from cudabench.cli.reading import reading
+    from cudabench.cli.output import reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
 
@@ -285,7 +285,8 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     command = _command_for(bare)
     if isinstance(context.command, click.Group):
         first = len(path)
-        later = _later_command(words, context.command, first)
+        names = {*getattr(context.command, "summaries", ())} - {FILE}
+        later = next((at for at, word in enumerate(words) if at > first and word in names), None)
         if later is not None:
             turned = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
             return line.with_(turned, f"'{words[later]}' stands before the options")
@@ -293,7 +294,8 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     if "--arg" in own and given is not None and "=" not in given and bare in _parameters(words):
         typed = f"{bare}={given}"
         return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
-    if bare in _choices(context.command, "--to"):
+    forms = next((param.type for param in context.command.params if "--to" in param.opts), None)
+    if isinstance(forms, click.Choice) and bare in forms.choices:
         return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
     if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in own:
         return _output(line, at, name, given, follows is not None)
@@ -313,15 +315,11 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     if not target or target not in own or ("{}" in habit.instead and given is None) or number:
         why = habit.why if not target or (target in own and number) else f"{path[-1]} takes no {target}"
         return line.with_([*words[:at], *kept], f"'{name}' is left out: {why}")
-    new = [word.replace("{}", _value(target, given or "")) for word in habit.instead.split()]
+    value = (given or "").removeprefix("regex:") if target == "--kernel" else given or ""
+    if target == "--device":  # another tool's form, such as arch=compute_90
+        value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
+    new = [word.replace("{}", value) for word in habit.instead.split()]
     return line.with_([*words[:at], *new, *kept], f"'{name}' is {shlex.join(new)} here")
-
-
-def _value(option: str, value: str) -> str:
-    """Return another tool's value as an option takes it."""
-    if option == "--device":
-        return re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
-    return value.removeprefix("regex:") if option == "--kernel" else value
 
 
 def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -> Line:
@@ -340,12 +338,6 @@ def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -
     target = f" -o {shlex.quote(str(given))}" if is_file else ""
     then = f"plot {results}{target}" if kind in PICTURES else f"export {results} --to {CONVERTED[kind]}{target}"
     return line.with_([*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}")
-
-
-def _later_command(words: Sequence[str], group: click.Command, first: int) -> int | None:
-    """Return where a command's name stands behind options, which begin at `first`."""
-    names = set(getattr(group, "summaries", ())) - {FILE}
-    return next((at for at, word in enumerate(words) if at > first and word in names), None)
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
@@ -401,12 +393,6 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
             why = "a number has a name, as in --block 256 or --arg n=1000"
             return line.with_([*before, *after], f"'{word}' says nothing by itself: {why}")
     return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} takes no such word")
-
-
-def _choices(command: click.Command, option: str) -> Sequence[str]:
-    """Return the words that an option of a command may have, nothing where it has no such option."""
-    kind = next((param.type for param in command.params if option in param.opts), None)
-    return kind.choices if isinstance(kind, click.Choice) else ()
 
 
 # What the words mean -------------------------------------------------------------------------------------------------

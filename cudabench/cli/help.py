@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -98,6 +99,15 @@ class Headed(click.Command):
             title = heading(str(option.name))
             found[first if title == OTHER else title].append(option)
         return found
+
+
+def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Callable[..., int]], Headed]:
+    """Return what makes a function the command of these parameters; its docstring is the help."""
+
+    def made(function: Callable[..., int]) -> Headed:
+        return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})
+
+    return made
 
 
 def _help_all() -> click.Option:

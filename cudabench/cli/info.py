@@ -6,12 +6,12 @@ import json
 
 import click
 
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import option
 from cudabench.text import json as json_text
 
 
-@click.command("info", cls=Headed, short_help="Show what this machine can do.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@headed("info", option("--json", "Print JSON.", "as_json"))
 def command(as_json: bool) -> int:
     """Show driver, GPUs, nvcc, PyCUDA, NVML and NVRTC; each lack with the command that mends it."""
     from dataclasses import asdict

@@ -9,7 +9,7 @@ from cudabench.cli import complete
 from cudabench.cli.help import Headed
 
 
-@click.command("list", cls=Headed, short_help="Show the kernels of each operation.")
+@click.command("list", cls=Headed)
 @click.argument(
     "names", nargs=-1, metavar="[OPERATION [KERNEL ...]]", shell_complete=complete.words(operations.SUMMARIES)
 )

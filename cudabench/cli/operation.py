@@ -1,4 +1,4 @@
-"""The command of an operation: `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`."""
+"""The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`; what `run` shares with it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
-from cudabench.cli import complete, pricing
-from cudabench.cli import options as families
-from cudabench.cli.arguments import MAX_DIGITS, Numbers, SpreadCommand
-from cudabench.errors import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EXIT_THRESHOLD,
-    EXIT_UNUSABLE,
-    EXIT_WRONG,
-    DeviceUnusable,
-    UsageError,
-)
+from cudabench.cli import complete, options, pricing
+from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers, SpreadCommand
+from cudabench.cli.options import PLACE, option
+from cudabench.errors import DeviceUnusable, UsageError, exit_code
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import Result
 
 if TYPE_CHECKING:
-    from cudabench.cards.load import Card
-    from cudabench.cli.output import Output
+    from cudabench.cli.output import Screen
     from cudabench.devices import Choice
+    from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
     from cudabench.plan.series import Series
+    from cudabench.userkernel.request import UserRequest
 
 # How types are called elsewhere.
 TYPES = {
@@ -48,108 +41,86 @@ OUTPUTS = ("json_path", "report_path", "quiet")  # options of no command that is
 def operation_command(name: str) -> click.Command:
     """Return the command that measures an operation."""
     operation = operations.get(name)
+    libraries = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+    peers = f"GPU only: add a library's row: {', '.join(libraries)}; repeatable."
     return SpreadCommand(
         name,
         params=[
             *problem_options(operation),
-            *peer_options(operation),
-            families.sizes_option("A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
-            *families.compiler_options(),
-            *families.timing_options(),
-            families.budget_option(),
-            *families.baseline_options(),
-            families.jobs_option(),
-            *families.limits_options(),
-            *families.output_options(),
-            families.print_option(),
+            option(
+                "--peer NAME",
+                peers if libraries else "No library computes this.",
+                "peers",
+                multiple=True,
+                shell_complete=complete.words(libraries),
+            ),
+            option("--sizes A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
+            *measuring_options(),
         ],
         callback=partial(_run, name),
         help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
-def peer_options(operation: Operation) -> list[click.Parameter]:
-    """Return what adds libraries' rows."""
-    names = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
+    """Return what the commands that measure take besides the problem: how, where, and where results go."""
     return [
-        families.option(
-            "--peer",
-            "peers",
-            multiple=True,
-            metavar="NAME",
-            help=f"GPU only: add a library's row: {', '.join(names)}; repeatable."
-            if names
-            else "No library computes this.",
-            shell_complete=complete.words(names),
-        )
+        *options.compiler_options(),
+        *options.timing_options(),
+        option(
+            "--budget S",
+            "Time limit of the whole run. Kernels that get no time are reported as failed.",
+            type=Finite(0, min_open=True),
+        ),
+        *options.baseline_options(),
+        option(
+            "--jobs N",
+            "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
+            type=click.IntRange(1),
+        ),
+        *more,
+        *options.limits_options(),
+        *options.output_options(),
+        option(
+            "--print KEY",
+            "Print only one value, such as bandwidth_gbps or time.median_s.",
+            "key",
+            shell_complete=complete.result_keys,
+        ),
     ]
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
     """Return what says which kernels run on which problem, with the operation's own number of numbers."""
-    dims = operation.block_dimensions
+    dims, dtypes = operation.block_dimensions, list(operation.dtypes)
     axes = " ".join("XYZ"[:dims])
     sizes = " ".join(dimension.upper() for dimension in operation.dimensions)
     default = " ".join(map(str, operation.default_size))
     if operation.simulated_size:
         default += f" ({' '.join(map(str, operation.simulated_size))} in the simulator)"
-    option = families.option
+    kernel = complete.first_kernel(operation)
     return [
-        click.Argument(
-            ["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]", shell_complete=complete.first_kernel(operation)
-        ),
+        click.Argument(["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]", shell_complete=kernel),
         option(
-            "-k",
-            "--kernel",
-            "kernels",
-            multiple=True,
-            metavar="NAME",
-            help="Name, id or glob; repeatable. Default: all.",
-            shell_complete=complete.kernels(operation),
+            "-k, --kernel NAME", "Name, id or glob; repeatable. Default: all.", "kernels",
+            multiple=True, shell_complete=complete.kernels(operation),
         ),
-        option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
-        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks. Default: enough to cover the problem."),
+        option(f"-b, --block {axes}", "Threads per block.", type=Numbers(dims)),
+        option(f"-g, --grid {axes}", "Blocks. Default: enough to cover the problem.", type=Numbers(dims)),
+        option(f"-s, --size {sizes}", f"Problem size. Default: {default}.", type=Numbers(len(operation.dimensions))),
         option(
-            "-s",
-            "--size",
-            type=Numbers(len(operation.dimensions)),
-            metavar=sizes,
-            help=f"Problem size. Default: {default}.",
+            "-t, --dtype TYPE", ", ".join(dtypes) + ".", default=dtypes[0], show_default=True,
+            callback=lambda ctx, param, value: TYPES.get(value.lower(), value), shell_complete=complete.words(dtypes),
         ),
-        option(
-            "-t",
-            "--dtype",
-            default=next(iter(operation.dtypes)),
-            show_default=True,
-            metavar="TYPE",
-            callback=_type_name,
-            help=", ".join(operation.dtypes) + ".",
-            shell_complete=complete.words(operation.dtypes),
-        ),
-        option(
-            "--source",
-            type=click.Path(),
-            metavar="FILE.cu",
-            help="Take the kernel from FILE.cu, which has the same parameters.",
-        ),
+        option("--source FILE.cu", "Take the kernel from FILE.cu, which has the same parameters.", type=PLACE),
         *(
             option(
-                f"--{o.name}",
-                type=click.Choice(o.choices) if o.choices else complete.option_type(o),
-                default=o.default,
-                show_default=True,
-                metavar=o.metavar,
-                help=o.help,
+                f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
+                type=click.Choice(own.choices) if own.choices else complete.option_type(own),
             )
-            for o in operation.options
+            for own in operation.options
         ),
-    ]
-
-
-def _type_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return a type's name as NumPy has it, for the names of C and of other tools."""
-    return TYPES.get(value.lower(), value)
+    ]  # fmt: skip
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
@@ -179,34 +150,25 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.output import Output
     from cudabench.plan import cases
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
     several = pricing.several(given)
-    given["device"] = "sim" if several else families.on_device(given)
+    given["device"] = "sim" if several else pricing.on_device(given)
     request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    series = [
-        Series(partial(operations.get, name), tuple(cases.build(operation, one))) for one in _sized(request, given)
-    ]
-    limits = families.thresholds(given)
-    chosen = several.choices if several else devices.choose_all(given["device"])
-    refuse_thresholds(limits, chosen[0])
-    refuse_peers(request.peers, chosen[0])
+    make = partial(operations.get, name)
+    series = [Series(make, tuple(cases.build(operation, one))) for one in _sized(request, given)]
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
-    settings = families.settings(given, simulated=chosen[0].kind == "sim")
-    cards = several.cards if several else families.priced(given, chosen[0])
-    more = None if several else partial(explaining, click.get_current_context(), name, given)
-    return measure(series, chosen, settings, record, output, limits, cards=cards, counted=given["limits"], more=more)
+    more = partial(explaining, click.get_current_context(), name, given)
+    return measure(series, record, given, more, choose=devices.choose_all, several=several)
 
 
 def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
     """Return the command that explains a kernel of an operation as it was asked for."""
-    explain = families.explain_command(ctx, name)
+    explain = options.explain_command(ctx, name)
     _, block = positional(given["words"], (), None)
-    words = families.retyped(ctx, explain, ("words", "kernels", *OUTPUTS))
+    words = options.retyped(ctx, explain, ("words", "kernels", *OUTPUTS))
     words += ["--block", *map(str, block)] if block else []
     return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
 
@@ -223,49 +185,87 @@ def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
     return [replace(request, size=(size,)) for size in sizes(given["sizes"])]
 
 
-def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
-    """Raise DeviceUnusable where thresholds are to hold on a device that measures no time."""
-    if limits and choice.kind == "sim":
-        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
-        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
-
-
-def refuse_peers(names: Sequence[str], choice: Choice) -> None:
-    """Raise DeviceUnusable where libraries are to run on a device that runs none."""
-    if names and choice.kind == "sim":
-        raise DeviceUnusable(
-            f"--peer {names[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
-        )
-
-
 def measure(
     series: Sequence[Series],
-    chosen: Sequence[Choice],
-    settings: Settings,
-    request: Mapping[str, Any],
-    output: Output,
-    limits: Mapping[str, float],
+    record: Mapping[str, Any],
+    given: dict[str, Any],
+    more: Callable[[str], str],
     *,
-    cards: Sequence[Card] = (),
-    counted: bool = False,
-    more: Callable[[str], str] | None = None,
+    choose: Callable[[str], Sequence[Choice]],
+    several: pricing.Several | None,
+    requests: Sequence[UserRequest] = (),
 ) -> int:
-    """Run all series, show their tables, and return the exit code.
+    """Run all series, show their tables, and return the exit code; with --fuzz on other inputs too.
 
-    cards, counted: as `Run` has them. more: returns the command that explains a kernel.
+    record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
+    the devices of --device. requests: of a user's own kernels.
     """
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
-    output.refuse_several([case.kernel for one in series for case in one.cases], chosen)
+    output = outputs.Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    limits = options.thresholds(given)
+    choices, cards = pricing.where(given, several, choose)
+    if choices[0].kind == "sim":
+        refuse_on_a_simulator(limits, given.get("peers", ()))
+    settings = options.settings(given, simulated=choices[0].kind == "sim")
+    output.refuse_several([case.kernel for one in series for case in one.cases], choices)
+    screen = outputs.Screen(output)
     run = Run(
-        series, chosen, settings, request, path=output.path, listener=outputs.Screen(output),
-        record=bool(output.report), cards=cards, counted=counted,
+        series, choices, settings, record, path=output.path, listener=screen, record=bool(output.report), cards=cards,
+        counted=given["limits"],
     )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
-    outputs.carry_out(run, output, run.collect, partial(outputs.tables, more=more))
-    code = exit_code(run.file.results, limits, outputs.say)
-    return code or output.lacking(run)
+    told: list[str] = []
+    fuzzed = bool(given.get("fuzz"))
+    work = _fuzzing(run, series, requests, given, settings, screen, told) if fuzzed else run.collect
+    outputs.carry_out(run, output, work, partial(outputs.tables, more=None if several or fuzzed else more))
+    for sentence in told:
+        outputs.say(sentence)
+    return judged(run.file.results, limits, outputs.say) or output.lacking(run)
+
+
+def _fuzzing(
+    run: Run,
+    series: Sequence[Series],
+    requests: Sequence[UserRequest],
+    given: Mapping[str, Any],
+    settings: Settings,
+    listener: Screen,
+    told: list[str],
+) -> Callable[[], None]:
+    """Return what runs the kernels and then every right one on other inputs; what is to be said goes into `told`.
+
+    Raises UsageError for what cannot be fuzzed, before anything runs.
+    """
+    from cudabench.measure import fuzz
+
+    count, where = given["fuzz"], given["where"]
+    kernels = fuzz.each_kernel(requests, series)
+    for request in kernels:
+        fuzz.Fuzz(request, run.devices[0], settings, count, where)
+    run.note({"fuzz": count, "where": where})
+
+    def tell(result: Result, record: fuzz.Record) -> None:
+        if record.failed or not given["quiet"]:
+            told.extend(fuzz.sentences(result, record))
+
+    def work() -> None:
+        run.collect()
+        fuzz.fuzz_all(kernels, run, settings, count, where, listener, tell)
+
+    return work  # fmt: skip
+
+
+def refuse_on_a_simulator(limits: Mapping[str, float], peers: Sequence[str]) -> None:
+    """Raise DeviceUnusable for thresholds and libraries, where no time is measured and no library runs."""
+    if limits:
+        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
+        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+    if peers:
+        raise DeviceUnusable(
+            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
+        )
 
 
 def positional(
@@ -293,17 +293,13 @@ def positional(
     return (words[0],), (int(words[1]), int(words[2]))
 
 
-def exit_code(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
-    """Return the exit code of finished results: a wrong one outweighs a failed one, that a missed threshold."""
+def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
+    """Return the exit code of finished results; where nothing worse happened, say which of them miss a threshold."""
     from cudabench.results.thresholds import missed
 
-    if any(result.status == "wrong" for result in results):
-        return EXIT_WRONG
-    if any(result.status == "failed" for result in results):
-        return EXIT_FAILED
-    if results and all(result.status == "skipped" for result in results):
-        return EXIT_UNUSABLE
+    if code := exit_code(result.status for result in results):
+        return code
     misses = [miss for result in results for miss in missed(result, thresholds)]
     for miss in misses:
         say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
-    return EXIT_THRESHOLD if misses else EXIT_OK
+    return exit_code((), missed=bool(misses))

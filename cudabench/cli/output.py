@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from cudabench import text
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
 from cudabench.measure.run import Listener, Outcome, Run
-from cudabench.system.outputs import check_target, is_file, is_stdout
-from cudabench.views.progress import Progress
+from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
+from cudabench.views.progress import Progress, Waiting
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
@@ -65,6 +69,12 @@ class Output:
             return cls(path, False, quiet, key=key, report=report)
         return cls(None, False, quiet, path, key, report)
 
+    def write(self, content: Callable[[], str]) -> None:
+        """Write what belongs where --json says, once."""
+        place = self.path or self.stream
+        if place or self.to_stdout:
+            Destination(place).write(content())
+
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
         from cudabench.records.values import value
@@ -90,6 +100,46 @@ class Output:
             raise DeviceUnusable(
                 f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
             )
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a text goes: to a file, a pipe or a device, or to standard output, of which `path` is None."""
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, word: str | None, option: str = "--output") -> Destination:
+        """Return what an option names. Raises CudabenchError, before anything runs, where that cannot be written."""
+        path = None if word in (None, "-") else Path(str(word))
+        if path is not None:
+            check_target(path, option)
+        return cls(path)
+
+    def write(self, content: str, *, beside: bool = False) -> None:
+        """Write a text; beside: to standard error where it would go to standard output, which has something else."""
+        if self.path is not None:
+            write_whole(self.path, content.encode())
+        else:
+            click.echo(content, nl=False, err=beside)
+
+
+def add_summary(markdown: Callable[[], str]) -> None:
+    """Add tables to the page of a GitHub job, where there is one."""
+    if place := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with open(place, "a", encoding="utf-8") as stream:
+            stream.write(markdown() + "\n")
+
+
+@contextlib.contextmanager
+def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
+    """Show on a terminal that a file is read, unless all is to be quiet. Each of the sources that are read may take as
+    long as a compile; raises CompilerError where they take longer."""
+    from cudabench.compile import limits
+
+    shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
+    with shown, limits.reading(file, sources):
+        yield
 
 
 class Screen(Listener):
@@ -124,15 +174,20 @@ class Screen(Listener):
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
-    stopped: BaseException | None = None
-    try:
-        work()
-    except (KeyboardInterrupt, Terminated) as interrupt:
-        stopped = interrupt
+    stopped = interrupting(work)
     deliver(run, output)
     show(run, output)
     if stopped:
         raise stopped
+
+
+def interrupting(work: Callable[[], object]) -> BaseException | None:
+    """Do a work and return what interrupted it, to be raised once it is shown what was finished."""
+    try:
+        work()
+    except (KeyboardInterrupt, Terminated) as interrupt:
+        return interrupt
+    return None
 
 
 def announce(devices: Sequence[Choice], output: Output, card: Card | None = None) -> None:
@@ -151,12 +206,9 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
 
 
 def deliver(run: Run, output: Output) -> None:
-    """Print the results file where it goes to standard output or another stream."""
-    if output.stream:
-        run.file.write(output.stream)
-    if output.to_stdout:
-        sys.stdout.write(run.file.text())
-        sys.stdout.flush()
+    """Print the results file where it goes to standard output or another stream, and write the page."""
+    if output.path is None:
+        output.write(run.file.text)
     if output.report and (run.file.results or run.file.diff):
         write_page([run.file], [output.report.stem], output.report)
 
@@ -173,8 +225,7 @@ def check_page(target: Path, option: str) -> None:
 
 
 def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
-    """Write the page of results files; see `results.report.page`."""
-    from cudabench.system.outputs import write_whole
+    """Write the page of results files; see `views.report.page`."""
     from cudabench.views import report
 
     write_whole(target, report.page(files, names).encode())

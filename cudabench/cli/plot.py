@@ -6,19 +6,20 @@ from pathlib import Path
 
 import click
 
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError, did_you_mean
 
 SUFFIXES = ("svg", "png", "pdf")
 KINDS = ("ladder", "size", "sweep", "roofline")
 
 
-@click.command("plot", cls=Headed, short_help="Draw results: a ladder, time over size, a sweep.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."
+@headed(
+    "plot",
+    click.Argument(["files"], nargs=-1, type=PLACE, metavar="RESULTS.json ..."),
+    option("-o, --output FILE", "The picture: .svg, .png or .pdf.", required=True, type=PLACE),
+    option("--kind", "What to draw. Default: what suits the files.", type=click.Choice(KINDS)),
 )
-@click.option("--kind", type=click.Choice(KINDS), help="What to draw. Default: what suits the files.")
 def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     """Draw results files in black and white.
 
@@ -39,8 +40,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     target = Path(output)
     suffix = picture_format(target, "--output")
     loaded = [cards.load_named(name).measured(name) for name in files]
-    figure = plot.draw(loaded, files, kind)
-    outputs.write_whole(target, plot.render(figure, suffix))
+    outputs.write_whole(target, plot.render(plot.draw(loaded, files, kind), suffix))
     return 0
 
 

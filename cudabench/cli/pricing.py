@@ -1,14 +1,13 @@
-"""`--on h100,rtx4090,t4`, `--on all` and `--price`: several cards that price one kernel in the simulator."""
+"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the card, or several, that price one kernel in the simulator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-import click
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabench.cards import asked
+from cudabench.cards import load as loading
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,21 +15,11 @@ if TYPE_CHECKING:
     from cudabench.devices import Choice
 
 
-@dataclass(frozen=True)
-class Several:
+class Several(NamedTuple):
     """The cards, and a simulator for each architecture that they have, in the order of its first card."""
 
     cards: tuple[Card, ...]
     choices: tuple[Choice, ...]
-
-
-def price_option() -> click.Option:
-    """Return what says what cards cost."""
-    return click.Option(
-        ["--price"],
-        metavar="CARD=N,...",
-        help="With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
-    )
 
 
 def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | None:
@@ -53,10 +42,7 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
         cards = asked.priced(cards, price)
     if device == "auto" and simulated:
         device = "sim"
-    if not devices.simulates(device):
-        raise UsageError(f"--on {on} prices the counts of the simulator: on a GPU use --limits, or add --device sim.")
-    if given.get("limits"):
-        raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
+    _check_simulated(given, devices.simulates(device))
     architectures = list(dict.fromkeys(card.architecture for card in cards))
     if device.startswith("sim:") and architectures != [device[4:].rstrip("af")]:
         raise UsageError(
@@ -79,3 +65,60 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
         tuple(card for card in cards if card.architecture not in left),
         tuple(replace(choice, note=note) for choice in choices),
     )
+
+
+def where(
+    given: Mapping[str, Any], several: Several | None, choose: Callable[[str], Sequence[Choice]]
+) -> tuple[Sequence[Choice], Sequence[Card]]:
+    """Return the devices of a command, by what `choose` makes of --device, and the cards that price counts."""
+    if several:
+        return several.choices, several.cards
+    choices = choose(on_device(given))
+    return choices, priced(given, choices[0])
+
+
+def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
+    """Raise UsageError where --on stands beside a GPU, or beside what is a GPU's."""
+    if not simulates:
+        raise UsageError(
+            f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim."
+        )
+    if given.get("limits"):
+        raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
+
+
+def on_device(given: Mapping[str, Any]) -> str:
+    """Return --device, with the architecture of the card of --on where the simulator is named without one.
+
+    Raises UsageError where another architecture is named.
+    """
+    device: str = given["device"]
+    if given.get("card") in (None, asked.NONE):
+        return device
+    from cudabench import devices
+
+    architecture = loading.load(given["card"]).architecture
+    if device == "sim" or (device == "auto" and devices.simulates(device)):
+        return device if architecture == devices.DEFAULT_SIMULATED else f"sim:{architecture}"
+    if device.startswith("sim:") and device[4:].rstrip("af") != architecture:
+        raise UsageError(
+            f"--device {device} and --on {given['card']} do not go together: that card's code is {architecture}; "
+            f"use --device sim:{architecture}, or leave it out."
+        )
+    return device
+
+
+def priced(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
+    """Return the card of --on; without it in the simulator the default, where its architecture is simulated; else none.
+
+    Raises UsageError where --on or --limits do not fit the device.
+    """
+    if given.get("card") == asked.NONE:
+        return ()
+    if given.get("card") is not None:
+        _check_simulated(given, choice.kind != "cuda")
+        return (loading.load(given["card"]),)
+    if given.get("limits") and choice.kind == "sim":
+        raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
+    card = loading.default(choice.architecture) if choice.kind == "sim" else None
+    return () if card is None else (card,)

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError
 
 
-@click.command("report", cls=Headed, short_help="Write results files as one HTML page to look at.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
-@click.option("-o", "--output", required=True, type=click.Path(), metavar="FILE.html", help="The page.")
+@headed(
+    "report",
+    click.Argument(["files"], nargs=-1, type=PLACE, metavar="RESULTS.json ..."),
+    option("-o, --output FILE.html", "The page.", required=True, type=PLACE),
+)
 def command(files: tuple[str, ...], output: str) -> int:
     """Write a page of results files: ladder, limits, roofline, source with its counts, samples, hazards, origin.
 
@@ -34,6 +37,5 @@ def command(files: tuple[str, ...], output: str) -> int:
     target = Path(output)
     check_page(target, "--output")
     found = [(name, each) for name in files for each in results.load_all(name)]
-    names = [name for name, _ in found]
-    write_page([each for _, each in found], names, target)
+    write_page([each for _, each in found], [name for name, _ in found], target)
     return 0

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from cudabench.cli import complete, pricing
-from cudabench.cli import options as families
+from cudabench.cli import complete, options, pricing
 from cudabench.cli.arguments import Expressions, SpreadCommand
 from cudabench.cli.groups import FILE
+from cudabench.cli.operation import OUTPUTS, measure, measuring_options
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cudabench.cards.load import Card
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
     from cudabench.plan.series import Series
-    from cudabench.records.planned import Settings
-    from cudabench.records.results import Result
     from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
@@ -45,6 +39,7 @@ relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, abs
 Without --expect a result is unverified. The CPU baseline is the expression itself, timed in NumPy.
 """
 
+UNWRITTEN = ("profile", "kernels")  # options that a profile cannot hold
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
     "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "price",
@@ -54,59 +49,45 @@ ONE_RUN = (
 
 def problem_options() -> list[click.Parameter]:
     """Return what says which kernel runs on which arguments; `request_of` reads them."""
-    option = families.option
     return [
-        click.Argument(["file"], type=click.Path(), required=False, metavar="FILE.cu"),
+        click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
         option(
-            "-k", "--kernel", "kernels", multiple=True, metavar="NAME",
-            help="Name, 'f<float>', glob or all; repeatable.",
-            shell_complete=complete.kernels_of_file,
+            "-k, --kernel NAME", "Name, 'f<float>', glob or all; repeatable.", "kernels",
+            multiple=True, shell_complete=complete.kernels_of_file,
         ),
-        option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks, such as 'cdiv(n,256)'."),
-        option("-b", "--block", type=Expressions(), metavar="X[,Y[,Z]]", help="Threads per block."),
+        option("-g, --grid X[,Y[,Z]]", "Blocks, such as 'cdiv(n,256)'.", type=Expressions()),
+        option("-b, --block X[,Y[,Z]]", "Threads per block.", type=Expressions()),
+        option("--arg NAME=VALUE", "n=4096, 'x=float32[n]:random', x=@x.npy.", "arguments", multiple=True),
         option(
-            "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
-            help="n=4096, 'x=float32[n]:random', x=@x.npy.",
-        ),
-        option(
-            "--step", "steps", multiple=True, metavar="LAUNCH",
-            help="Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
+            "--step LAUNCH",
+            "Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
             "swap(x, y)'.",
+            "steps", multiple=True,
         ),
+        option("--expect NAME=EXPR", "The result: 'y=a*x+y0', y=@y.npy; repeatable.", multiple=True),
         option(
-            "--expect", multiple=True, metavar="NAME=EXPR", help="The result: 'y=a*x+y0', y=@y.npy; repeatable."
+            "--const NAME=VALUE", "Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+            "constants", multiple=True,
         ),
+        option("--bytes EXPR", "Bytes that the kernel must move: '3*4*n'."),
+        option("--flops EXPR", "Floating-point operations of the kernel: '2*n'."),
+        option("--shared BYTES", "Dynamic shared memory of each block."),
         option(
-            "--const", "constants", multiple=True, metavar="NAME=VALUE",
-            help="Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+            "--cluster X[,Y[,Z]]", "Blocks in a cluster, for a kernel without __cluster_dims__.", type=Expressions()
         ),
-        option("--bytes", metavar="EXPR", help="Bytes that the kernel must move: '3*4*n'."),
-        option("--flops", metavar="EXPR", help="Floating-point operations of the kernel: '2*n'."),
-        option("--shared", metavar="BYTES", help="Dynamic shared memory of each block."),
+        option("--rtol R", "Relative tolerance of all --expect.", type=float),
+        option("--atol A", "Absolute tolerance of all --expect.", type=float),
         option(
-            "--cluster", type=Expressions(), metavar="X[,Y[,Z]]",
-            help="Blocks in a cluster, for a kernel without __cluster_dims__.",
+            "-I, --include FOLDER", "Folder of headers; FILE.cu's own is always searched. Repeatable.",
+            type=click.Path(file_okay=False), multiple=True,
         ),
-        option("--rtol", type=float, metavar="R", help="Relative tolerance of all --expect."),
-        option("--atol", type=float, metavar="A", help="Absolute tolerance of all --expect."),
+        option("--where EXPR", "With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
         option(
-            "-I",
-            "--include",
-            type=click.Path(file_okay=False),
-            multiple=True,
-            metavar="FOLDER",
-            help="Folder of headers; FILE.cu's own is always searched. Repeatable.",
+            "--std", "C++ standard. Default: C++17, then C++20.",
+            type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
         ),
-        option("--where", metavar="EXPR", help="With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
-        option(
-            "--std", type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
-            help="C++ standard. Default: C++17, then C++20.",
-        ),
-        option("--save", multiple=True, metavar="NAME=FILE.npy", help="Save an array after a run that is not wrong."),
-        option(
-            "--profile", type=click.Path(), metavar="FILE.toml",
-            help="Read these options from a file, one table a kernel.",
-        ),
+        option("--save NAME=FILE.npy", "Save an array after a run that is not wrong.", multiple=True),
+        option("--profile FILE.toml", "Read these options from a file, one table a kernel.", type=PLACE),
     ]  # fmt: skip
 
 
@@ -123,7 +104,8 @@ def requests_of(
     from cudabench.userkernel import profile
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
-    keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
+    # A profile writes an option's longest spelling without the dashes.
+    keys = {name: max(param.opts, key=len).lstrip("-") for name, param in params.items() if name not in UNWRITTEN}
     names = {key: name for name, key in keys.items()}
     content = profile.read(
         given["profile"], {key: bool(getattr(params[names[key]], "is_flag", False)) for key in names}
@@ -154,11 +136,6 @@ def requests_of(
     return requests
 
 
-def _key(param: click.Parameter) -> str:
-    """Return an option's name as a profile writes it: its longest spelling without the dashes."""
-    return max(param.opts, key=len).lstrip("-")
-
-
 def request_of(given: dict[str, Any]) -> UserRequest:
     """Return what options ask for, without a profile."""
     from cudabench.plan import cases
@@ -168,43 +145,17 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         raise UsageError(
             "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows a whole line."
         )
-    return UserRequest(
-        file=given["file"],
-        kernels=given["kernels"],
-        grid=given["grid"],
-        block=given["block"],
-        steps=given.get("steps", ()),
-        arguments=given["arguments"],
-        expect=given["expect"],
-        constants=given.get("constants", ()),
-        bytes=given["bytes"],
-        flops=given["flops"],
-        shared=given["shared"],
-        cluster=given.get("cluster"),
-        rtol=given["rtol"],
-        atol=given["atol"],
-        save=given.get("save", ()),
-        defines=cases.parse_defines(given["defines"]),
-        include=given["include"],
-        std=given["std"] or "",
-        seed=given["seed"],
-    )
-
-
-def series_of(ctx: click.Context, given: dict[str, Any], command: str = "run") -> tuple[list[Series], dict[str, Any]]:
-    """Return what is to be run, in series of kernels that share their arguments, and the request for the records.
-
-    `command` is what errors suggest a line of.
-    """
-    series, record, _ = planned(ctx, given, command)
-    return series, record
+    asked = {field.name: given[field.name] for field in fields(UserRequest) if field.name in given}
+    defines = cases.parse_defines(given["defines"])
+    return UserRequest(**{**asked, "defines": defines, "std": given["std"] or ""})
 
 
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return the series, the request for the records, and the requests themselves."""
-    from cudabench.cli.reading import reading
+    """Return what is to be run, in series of kernels that share their arguments, the request for the records, and the
+    requests themselves. `command` is what errors suggest a line of."""
+    from cudabench.cli.output import reading
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
@@ -223,106 +174,39 @@ def planned(
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.operation import measure, refuse_thresholds
-    from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    limits = families.thresholds(given)
     several = pricing.several(given)
-    choices = several.choices if several else (devices.choose(families.on_device(given)),)
-    choice = choices[0]
-    cards = several.cards if several else families.priced(given, choice)
-    refuse_thresholds(limits, choice)
-    settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
-    if not given["fuzz"]:
-        return measure(
-            series, choices, settings, record, output, limits, cards=cards, counted=given["limits"],
-            more=None if several else partial(_explaining, ctx),
-        )  # fmt: skip
-    if several:
+    if given["fuzz"] and several:
         raise UsageError(
             f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
         )
-    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], cards)
+    more = partial(_explaining, ctx)
+    choose = lambda device: (devices.choose(device),)  # noqa: E731
+    return measure(series, record, given, more, choose=choose, several=several, requests=requests)
 
 
 def _explaining(ctx: click.Context, kernel: str) -> str:
     """Return the command that explains a kernel with the arguments that were typed."""
-    from cudabench.cli.operation import OUTPUTS
-
-    words = families.retyped(ctx, families.explain_command(ctx, FILE), ("file", "kernels", *OUTPUTS))
+    words = options.retyped(ctx, options.explain_command(ctx, FILE), ("file", "kernels", *OUTPUTS))
     file = [ctx.params["file"]] if ctx.params["file"] else []
     return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
-
-
-def _fuzzed(
-    series: Sequence[Series],
-    choice: Choice,
-    settings: Settings,
-    record: dict[str, Any],
-    requests: Sequence[UserRequest],
-    output: Output,
-    limits: dict[str, float],
-    count: int,
-    where: str | None,
-    cards: Sequence[Card],
-) -> int:
-    """Measure, then run every right kernel on other inputs; show all, and return the exit code."""
-    from cudabench.cli import output as outputs
-    from cudabench.cli.operation import exit_code
-    from cudabench.measure import fuzz
-    from cudabench.measure.run import Run
-
-    output.refuse_several([case.kernel for one in series for case in one.cases], [choice])
-    kernels = fuzz.each_kernel(requests, series)
-    for request in kernels:  # what cannot be fuzzed is refused before anything runs
-        fuzz.Fuzz(request, choice, settings, count, where)
-    screen = outputs.Screen(output)
-    recorded = bool(output.report)
-    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=recorded, cards=cards)
-    run.note({**limits, "fuzz": count, "where": where})
-    told: list[str] = []
-
-    def tell(result: Result, record: fuzz.Record) -> None:
-        if record.failed or not output.quiet:
-            told.extend(fuzz.sentences(result, record))
-
-    def work() -> None:
-        run.collect()
-        fuzz.fuzz_all(kernels, run, settings, count, where, screen, tell)
-
-    outputs.carry_out(run, output, work, outputs.tables)
-    for sentence in told:
-        outputs.say(sentence)
-    code = exit_code(run.file.results, limits, outputs.say)
-    return code or output.lacking(run)
 
 
 command = SpreadCommand(
     "run",
     params=[
         *problem_options(),
-        families.sizes_option("[NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
-        *families.compiler_options(),
-        *families.timing_options(),
-        families.budget_option(),
-        *families.baseline_options(),
-        families.jobs_option(),
-        families.schedule_option(),
-        families.option(
-            "--fuzz", type=click.IntRange(1), metavar="K", help="Run K more times with other seeds, values and sizes."
+        option("--sizes [NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
+        *measuring_options(
+            options.schedule_option(),
+            option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
         ),
-        *families.limits_options(),
-        *families.output_options(),
-        families.print_option(),
     ],
     callback=_run,
     help=HELP,
-    short_help="Run any kernel of your own, with no host code.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )

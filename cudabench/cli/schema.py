@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import click
-
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, option
 
 
-@click.command("schema", cls=Headed, short_help="Print the JSON Schema of the results file.")
-@click.option("--markdown", is_flag=True, help="Print the keys with types, units and meaning as a Markdown page.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write to FILE. Default: standard output.",
+@headed(
+    "schema",
+    option("--markdown", "Print the keys with types, units and meaning as a Markdown page."),
+    option("-o, --output FILE", "Write to FILE. Default: standard output.", type=PLACE),
 )
 def command(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""
+    from cudabench.cli.output import Destination
     from cudabench.results import schema
-    from cudabench.system import outputs
 
-    target = None if output in (None, "-") else Path(str(output))
-    if target:
-        outputs.check_target(target, "--output")
-    text = schema.reference() if markdown else json.dumps(schema.schema(), indent=2) + "\n"
-    if target:
-        outputs.write_whole(target, text.encode())
-    else:
-        click.echo(text, nl=False)
+    target = Destination.of(output)
+    target.write(schema.reference() if markdown else json.dumps(schema.schema(), indent=2) + "\n")
     return 0

@@ -9,24 +9,20 @@ from pathlib import Path
 import click
 
 from cudabench import text
-from cudabench.cli.help import Headed
+from cudabench.cli.help import headed
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError
 
 
-@click.command("setup-gpu", cls=Headed, short_help="Build PyCUDA where there is no CUDA toolkit.")
-@click.option(
-    "--nvcc", "with_nvcc", is_flag=True, help="Install nvcc's wheels too, about 600 MB. Default: NVRTC compiles."
+@headed(
+    "setup-gpu",
+    option("--nvcc", "Install nvcc's wheels too, about 600 MB. Default: NVRTC compiles.", "with_nvcc"),
+    option("--find-links DIR", "Take every package from this folder, nothing from the network.", type=PLACE),
+    option("--rebuild", "Build PyCUDA even if an installed one loads."),
+    option("--yes", "Go on outside a virtual environment."),
+    option("--dry-run", "Print the commands, as a shell script that does the same."),
+    option("-v, --verbose", "Show what each step printed."),
 )
-@click.option(
-    "--find-links",
-    type=click.Path(),
-    metavar="DIR",
-    help="Take every package from this folder, nothing from the network.",
-)
-@click.option("--rebuild", is_flag=True, help="Build PyCUDA even if an installed one loads.")
-@click.option("--yes", is_flag=True, help="Go on outside a virtual environment.")
-@click.option("--dry-run", is_flag=True, help="Print the commands, as a shell script that does the same.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what each step printed.")
 def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, dry_run: bool, verbose: bool) -> int:
     """Let kernels run on the GPU of a machine that has NVIDIA's driver and no CUDA toolkit.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
-from cudabench.cli import options as families
-from cudabench.cli import pricing
-from cudabench.cli.groups import FILE, LazyGroup
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
+from cudabench.cli import complete, options, pricing
+from cudabench.cli.arguments import Ranges, SpreadCommand
+from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.options import PLACE, option
+from cudabench.errors import UsageError, exit_code
+from cudabench.results.thresholds import THRESHOLDS
 from cudabench.system.outputs import note_taken_up
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.plan.space import Axis, Plan, Point
+    from cudabench.plan.space import Plan, Point
     from cudabench.records.planned import Operation
     from cudabench.records.results import Result
     from cudabench.results.sweep_points import Final
@@ -71,125 +72,86 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-def make_command(name: str) -> click.Command:
-    """Return the sweep of an operation, or of a file."""
-    return file_command() if name == FILE else operation_command(name)
-
-
 def _shared_options() -> list[click.Parameter]:
     """Return what both forms take besides the problem."""
-    from cudabench.results.thresholds import THRESHOLDS
-
     return [
-        *families.without(families.timing_options(), *THRESHOLDS),
-        *families.only(families.baseline_options(), "seed"),
-        families.option(
-            "--resume",
-            type=click.Path(),
-            metavar="FILE",
-            help="Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
+        *options.compiler_options(),
+        *options.without(options.timing_options(), *THRESHOLDS),
+        options.seed_option(show_default=True),
+        option(
+            "--resume FILE",
+            "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
+            type=PLACE,
         ),
-        *families.limits_options(timed=False),
-        *families.output_options(),
+        *options.limits_options(timed=False),
+        *options.output_options(),
     ]
 
 
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-    from cudabench.cli import complete
-    from cudabench.cli.arguments import Ranges, SpreadCommand
     from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
-    dims = operation.block_dimensions
+    dims, kernels = operation.block_dimensions, complete.kernels(operation)
     return SpreadCommand(
         name,
         params=[
-            click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=complete.kernels(operation)),
-            families.option(
-                "-k",
-                "--kernel",
-                "kernel",
-                metavar="NAME",
-                help="The kernel: name or id.",
-                shell_complete=complete.kernels(operation),
-            ),
-            families.option(
-                "-b",
-                "--block",
+            click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=kernels),
+            option("-k, --kernel NAME", "The kernel: name or id.", shell_complete=kernels),
+            option(
+                f"-b, --block {' '.join(('XS', 'YS', 'ZS')[:dims])}",
+                "Threads per block, a range each: 32, 8:64, 8:64:8.",
                 "axes",
                 type=Ranges(dims),
-                metavar=" ".join(("XS", "YS", "ZS")[:dims]),
-                help="Threads per block, a range each: 32, 8:64, 8:64:8.",
             ),
-            *families.without(problem_options(operation), *REPLACED),
-            *families.compiler_options(),
+            *options.without(problem_options(operation), *REPLACED),
             *_shared_options(),
         ],
         callback=partial(_sweep_operation, name),
         help=f"Measure one kernel of {name} with every sensible block, or those of --block, and each value of "
         "-D NAME=V1,V2.",
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
 def file_command() -> click.Command:
     """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
     from cudabench.cli import run
-    from cudabench.cli.arguments import SpreadCommand
 
-    option = families.option
     return SpreadCommand(
         FILE,
         params=[
-            *families.without(run.problem_options(), *LEFT_OUT),
+            *options.without(run.problem_options(), *LEFT_OUT),
+            option("--param NAME=V1,V2", "Values that replace {NAME}; repeatable.", "parameters", multiple=True),
+            option("--zip A,B", "Vary these together, value by value.", "zips", multiple=True),
+            option("--where EXPR", "Use only points for which EXPR holds: 'BM*BN<=4096'."),
+            option("--sizes [NAME=]A..B*2", "Values of one argument: 'n=1024..65536*2'."),
             option(
-                "--param",
-                "parameters",
-                multiple=True,
-                metavar="NAME=V1,V2",
-                help="Values that replace {NAME}; repeatable.",
-            ),
-            option("--zip", "zips", multiple=True, metavar="A,B", help="Vary these together, value by value."),
-            option("--where", metavar="EXPR", help="Use only points for which EXPR holds: 'BM*BN<=4096'."),
-            families.sizes_option("[NAME=]A..B*2", "Values of one argument: 'n=1024..65536*2'."),
-            option(
-                "--strategy",
-                type=click.Choice(STRATEGIES),
-                metavar="NAME",
-                help="Search instead of measuring every point: a strategy of Kernel Tuner (pip install "
+                "--strategy NAME",
+                "Search instead of measuring every point: a strategy of Kernel Tuner (pip install "
                 "'cudabench[tune]'), such as greedy_ils, genetic_algorithm, bayes_opt, random_sample.",
+                type=click.Choice(STRATEGIES),
             ),
             option(
-                "--evaluations",
+                "--evaluations N",
+                "With --strategy: measure at most N points. Default: 100.",
                 type=click.IntRange(2),
-                metavar="N",
-                help="With --strategy: measure at most N points. Default: 100.",
             ),
-            *families.compiler_options(),
             *_shared_options(),
         ],
         callback=_sweep_file,
         help=FILE_HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
-@click.group(
+command = two_forms(
     "sweep",
-    cls=LazyGroup,
+    "A kernel of your own, with the arguments of 'cudabench run'.",
+    operation_command,
+    file_command,
     help=HELP,
-    sections={
-        "Operations": operations.SUMMARIES,
-        "Files": {FILE: "A kernel of your own, with the arguments of 'cudabench run'."},
-    },
-    make=make_command,
-    kind="neither an operation nor a .cu file",
     subcommand_metavar="OPERATION|FILE.cu [OPTIONS]",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-def command() -> None:
-    """Carry the forms; the help text is HELP."""
 
 
 # What is swept -------------------------------------------------------------------------------------------------------
@@ -243,9 +205,9 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
     words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
     words += ["--source", given["source"]] if given["source"] else []
-    for option in operation.options:
-        if given[option.name] != option.default:
-            words += [f"--{option.name}", str(given[option.name])]
+    for own in operation.options:
+        if given[own.name] != own.default:
+            words += [f"--{own.name}", str(given[own.name])]
     for text in given["defines"]:
         name, _, value = text.partition("=")
         words += ["-D", f"{name}={result.parameters.get(name, value)}"]
@@ -263,7 +225,7 @@ def _protocol_words(given: Mapping[str, Any]) -> list[str]:
 
 def _sweep_file(**given: Any) -> int:
     """Sweep a kernel of the user's own and return the exit code."""
-    from cudabench.cli.reading import reading
+    from cudabench.cli.output import reading
     from cudabench.cli.run import request_of
     from cudabench.plan.space import MOST_POINTS
     from cudabench.userkernel.space import space_of
@@ -329,30 +291,31 @@ def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]
 # Running it ----------------------------------------------------------------------------------------------------------
 
 
-def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
+def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
     """Measure a sweep in two passes, show it and return the exit code."""
     from cudabench import devices
     from cudabench.cli import output as outputs
     from cudabench.measure import sweep
+    from cudabench.records import file as results
 
-    output = outputs.Output.of(_results_path(given), given["quiet"], report_path=given["report_path"])
+    kept = given["resume"]
+    output = outputs.Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
     several = pricing.several(given)
-    if several and (asked.space or given["resume"]):
+    if several and (asked.space or kept):
         flag = "--strategy" if asked.space else "--resume"
         raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
-    choices = several.choices if several else (devices.choose(families.on_device(dict(given))),)
-    settings = families.settings(dict(given), simulated=choices[0].kind == "sim")
-    cards = several.cards if several else families.priced(dict(given), choices[0])
+    choices, cards = pricing.where(given, several, lambda device: (devices.choose(device),))
+    settings = options.settings(given, simulated=choices[0].kind == "sim")
     run = _run_of(asked, choices, sweep.coarse(settings), outputs.Screen(output), output, cards)
-    run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": _swept(asked, given)})
+    told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
+    told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
+    run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
     before: dict[tuple[Any, ...], Result] = {}
-    if given["resume"] and Path(given["resume"]).exists():
-        from cudabench.records import file as results
-
-        note_taken_up(Path(given["resume"]))
-        before = sweep.known(results.load(given["resume"]), given["resume"], run, _plain(asked.fixed))
+    if kept and Path(kept).exists():
+        note_taken_up(Path(kept))
+        before = sweep.known(results.load(kept), kept, run, told["fixed"])
     finals: list[Final] = []
     done: list[bool] = []
     searched: list[Plan] = []
@@ -375,15 +338,9 @@ def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
         _show(run, output, asked, searched[0] if searched else asked.plan, finals, bool(done), given)
 
     outputs.carry_out(run, output, both_passes, show)
-    return _exit_code(run.file.results)
-
-
-def _results_path(given: Mapping[str, Any]) -> str | None:
-    """Return where the results file goes: --json, else the file that --resume keeps."""
-    path: str | None = given["json_path"]
-    if path is None and given["resume"]:
-        return str(given["resume"])
-    return path
+    # A point that fails alone is one not to take.
+    statuses = {result.status for result in run.file.results} or {"failed"}
+    return exit_code(statuses & {"wrong", "ok"} or statuses)
 
 
 def _run_of(
@@ -397,51 +354,15 @@ def _run_of(
     firsts: dict[int, Point] = {}
     for point in points:
         firsts.setdefault(id(point.series.make), point)
+    series = [replace(point.series, cases=(point.case,)) for point in firsts.values()]
     run = Run(
-        [replace(point.series, cases=(point.case,)) for point in firsts.values()],
-        choices,
-        settings,
-        asked.record,
-        path=output.path,
-        listener=screen,
-        record=bool(output.report),
+        series, choices, settings, asked.record, path=output.path, listener=screen, record=bool(output.report),
         cards=cards,
-    )
+    )  # fmt: skip
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
     run.note({"kernels": list(dict.fromkeys(point.case.kernel for point in points))})
     return run
-
-
-def _swept(asked: _Asked, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the results file says of the sweep: its axes or blocks, and what no point varies."""
-    axes: Iterable[Axis] = asked.plan.axes
-    told: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in axes}, "fixed": _plain(asked.fixed)}
-    if not asked.space and not any(axis.kind == "block" for axis in asked.plan.axes):
-        told["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in asked.plan.cases))
-    for name in ("where", "strategy", "evaluations"):
-        if given.get(name):
-            told[name] = given[name]
-    return told
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, so that what was written and what is asked compare."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _exit_code(results: Sequence[Result]) -> int:
-    """Return 3 where a point gave a wrong result; 1 where none ran, 5 where the simulator lacks what all use: a point
-    that fails alone is one not to take."""
-    if any(result.status == "wrong" for result in results):
-        return EXIT_WRONG
-    if any(result.status == "ok" for result in results):
-        return EXIT_OK
-    return EXIT_UNUSABLE if results and all(result.status == "skipped" for result in results) else EXIT_FAILED
 
 
 def _show(

@@ -26,7 +26,7 @@ from cudabench.errors import CudabenchError
 from cudabench.records import file as files
 from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
-from cudabench.system import children, interrupts, outputs
+from cudabench.system import children, outputs
 
 parsed: Callable[[bytes], Any] = json.loads
 with contextlib.suppress(ImportError):  # a third of the time; what it refuses, such as NaN, is read by json after all
@@ -124,29 +124,16 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
 
 def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
-    processes = min(_processors(), len(chunks)) if children.POOLS else 1
-    if len(names) < MANY or processes < 2:
-        yield from map(_read_chunk, chunks)
-        return
-    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
 
     try:
-        with children.starting_pools():
-            pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready)
-        with pool:
-            with children.starting_pools(), interrupts.deferred():  # a process that is started half would say so
-                found = pool.map(_read_chunk, chunks)
+        processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
+        with children.spread(_read_chunk, chunks, processes) as found:
             yield from found
     except BrokenProcessPool:
         raise CudabenchError(
             f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
         ) from None
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:

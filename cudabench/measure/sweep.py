@@ -110,6 +110,8 @@ def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> d
     problem, protocol, compiler or device, whose figures would not belong to those of this run.
     """
     before = file.settings.get("sweep")
+    if isinstance(before, list):  # the blocks, in a file of an older version that `api.sweep` made
+        before = {"fixed": file.settings}
     if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
         raise UsageError(f"--resume {name}: it is no sweep's results file; name one, or leave --resume out.")
     differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]

@@ -71,6 +71,20 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
         yield Checkout(os.path.join(root, name), spec, here, root)
 
 
+@contextlib.contextmanager
+def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
+    """Let errors call a revision's files, headers too, as the user does: where they lie is no business of theirs."""
+    try:
+        yield
+    except CudabenchError as error:
+        shown = str(error)
+        for each in checkouts:
+            if each.root is not None:
+                shown = shown.replace(each.path, each.label)
+                shown = shown.replace(f"{each.root}{os.sep}", f"{each.label.partition(':')[0]}:")
+        raise type(error)(shown) if shown != str(error) else error from None
+
+
 class _Tree:
     """The files of a revision: by path from the top, the kind and hash of each."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.plan.series import Series
@@ -64,6 +66,14 @@ class Plan:
     def cases(self) -> tuple[Case, ...]:
         """The launches of all points."""
         return tuple(point.case for point in self.points)
+
+    def noted(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
+        """Return what the results file says of the sweep: its axes or blocks, and what no point varies (`fixed`)."""
+        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # so that it equals what a file has
+        told: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
+        if not searched and not any(axis.kind == "block" for axis in self.axes):
+            told["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))
+        return told
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:

@@ -372,6 +372,9 @@ class Case:
         return [replace(self, launches=own), *others]
 
 
+SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to measure: the stopping rule in seconds, the cache state, the CPU baseline."""
@@ -392,3 +395,9 @@ class Settings:
     schedule: Annotated[str | None, "The order of blocks in the simulator: reverse, or random:SEED; null: its own."] = (
         None
     )
+
+
+def settings_for(simulated: bool, **given: Any) -> Settings:
+    """Return how to measure on a device: with so much of `Settings` given, the rest as is usual there."""
+    found = replace(Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings(), **given)
+    return replace(found, max_time=max(found.max_time, found.min_time))

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG
+from cudabench import errors
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import Ab
@@ -143,11 +143,9 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 
 def exit_code(record: Ab, threshold: float | None) -> int:
-    """Return the exit code: a wrong side outweighs a failed one, that a regression."""
-    if record.verdict in ("wrong", "failed"):
-        wrong = any(one.status == "wrong" for one in (record.old, record.new))
-        return EXIT_WRONG if wrong else EXIT_FAILED
-    return EXIT_THRESHOLD if regression(record, threshold) else EXIT_OK
+    """Return the exit code of a pair: a wrong side outweighs a failed one, that a regression."""
+    missed = regression(record, threshold) is not None
+    return errors.exit_code((record.old.status, record.new.status), missed=missed)
 
 
 # In words ------------------------------------------------------------------------------------------------------------

@@ -258,6 +258,23 @@ def times(ratio: float) -> str:
     return f"{units.digits(ratio, 3)}x"
 
 
+def failures(comparison: Comparison, threshold: float | None, strict: bool) -> list[str]:
+    """Return a sentence for each ceiling that is worse by more than the threshold, or lost where that counts."""
+    found = []
+    for row in comparison.rows:
+        if threshold is not None and row.better is not None and 1 / row.better - 1 > threshold:
+            found.append(
+                f"{row.name} is worse by {1 / row.better - 1:.1%}, more than {threshold * 100:.3g}%: "
+                f"{value(row.base.value if row.base else None, row.unit)} -> "
+                f"{value(row.new.value if row.new else None, row.unit)}."
+            )
+    if strict:
+        for row in comparison.lost:
+            why = (row.new.reason if row.new else "") or "it was not measured"
+            found.append(f"{row.name} has no value any more: {why}.")
+    return found
+
+
 def document(names: Sequence[str], made: Sequence[Comparison]) -> dict[str, Any]:
     """Return comparisons of the first file with the others as plain values."""
     return {

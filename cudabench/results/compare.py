@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
+from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, UsageError, gravest
 from cudabench.explain.accesses import total, unit
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim, dim_text
@@ -460,37 +460,26 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     `strict`: what is unclear or missing (4).
     """
     found = []
+    gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
     for row in comparison.rows:
         name = name_of(row.key)
         because = f": {row.reason}" if row.reason else ""
         if row.verdict == "wrong":
-            found.append(
-                Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}", row)
-            )
+            failure = EXIT_WRONG, f"{name} is wrong{' and was right' if row.base else ''}{because}"
         elif row.verdict == "failed":
-            found.append(
-                Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}", row)
-            )
+            failure = EXIT_FAILED, f"{name} failed{' and ran before' if row.base else ''}{because}"
         elif threshold is not None and row.verdict != "unclear" and (over := row.grown_over(threshold)):
             grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in over)
-            option = f"over --fail-on-regression {threshold * 100:.4g}%"
-            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}, {option}", row))
+            failure = EXIT_THRESHOLD, f"{name} takes more: {grown}, {gate}"
         elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:
-            by = f"{row.ratio.change:.1%} slower ({row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%})"
-            found.append(
-                Failure(EXIT_THRESHOLD, f"{name} is {by}, over --fail-on-regression {threshold * 100:.4g}%", row)
-            )
+            interval = f"{row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%}"
+            failure = EXIT_THRESHOLD, f"{name} is {row.ratio.change:.1%} slower ({interval}), {gate}"
         elif strict and row.verdict in ("unclear", "missing"):
-            found.append(
-                Failure(EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty", row)
-            )
+            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"
+        else:
+            continue
+        found.append(Failure(*failure, row))
     return found
-
-
-def exit_code(found: Iterable[Failure]) -> int:
-    """Return the exit code of all failures: a wrong result outweighs a failed one, that a regression."""
-    codes = {failure.code for failure in found}
-    return next((code for code in (EXIT_WRONG, EXIT_FAILED, EXIT_THRESHOLD) if code in codes), EXIT_OK)
 
 
 def name_of(key: Key) -> str:
@@ -518,7 +507,7 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Seq
             for name, comparison in zip(names[1:], comparisons, strict=True)
         ],
         "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
-        "exit_code": exit_code(found),
+        "exit_code": gravest(failure.code for failure in found),
     }
 
 

@@ -175,7 +175,7 @@ def reference() -> str:
     for name, record in _in_order(document):
         lines += [f"## {name}", "", record["description"], "", *_table(record["properties"])]
     lines += ["## Codes of warnings", "", "| code | meaning | what mends it |", "| :-- | :-- | :-- |"]
-    lines += [f"| `{kind.code}` | {kind.meaning} | `{kind.option}` |" for kind in KINDS.values()]
+    lines += [f"| `{code}` | {kind.meaning} | `{kind.option}` |" for code, kind in KINDS.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
+
+Task = TypeVar("Task")
+Made = TypeVar("Made")
 
 # Whether processes of `multiprocessing` can be kept from the current folder: before Python 3.11 nothing does.
 POOLS = sys.version_info >= (3, 11)
@@ -38,3 +42,30 @@ def starting_pools() -> Iterator[None]:
             del os.environ["PYTHONSAFEPATH"]
         else:
             os.environ["PYTHONSAFEPATH"] = before
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def spread(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
+    """Give what a function makes of each task, in their order, by so many processes, or by this one where they could
+    not be kept from the current folder."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from cudabench.system import interrupts
+
+    if processes < 2 or not POOLS:
+        yield map(function, tasks)
+        return
+    with starting_pools():
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready)
+    try:
+        with starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
+            made = pool.map(function, tasks)
+        yield made
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

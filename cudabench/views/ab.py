@@ -11,7 +11,9 @@ from cudabench.records.revisions import Ab
 from cudabench.results import stats, units
 from cudabench.results.ab import code_lines, sentence
 from cudabench.results.ratio import CONFIDENCE
+from cudabench.views.console import say
 from cudabench.views.table import device_line, problem_line, warning_lines
+from cudabench.views.tables import Head, grid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,31 +27,23 @@ LEGEND = (
 
 def show(out: Console, err: Console, operation: Operation, device: DeviceInfo, record: Ab, settings: Settings) -> None:
     """Print the record; warnings go to `err`."""
-    from rich.table import Table
-    from rich.text import Text
-
     sides = (record.old, record.new)
-    out.print(Text(device_line(device), style="bold"))
+    say(out, device_line(device), "bold")
     out.print(problem_line(operation, sides, settings, device), soft_wrap=True)
     out.print()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     columns = ("", "side", "kernel", "block", "registers", "shared", "time", "spread", "GB/s", "GFLOP/s")
-    rows = [_cells(name, label, one) for name, label, one in
-            zip(("old", "new"), (record.old_label, record.new_label), sides, strict=True)]  # fmt: skip
+    rows = [_cells("old", record.old_label, record.old), _cells("new", record.new_label, record.new)]
     shown = [at for at in range(len(columns)) if any(row[at] for row in rows)]
-    for at in shown:
-        table.add_column(columns[at], justify="left" if at < 3 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(row[at]) for at in shown))
-    out.print(table)
+    heads = [Head(columns[at], right=at >= 3, wrap=True) for at in shown]
+    out.print(grid(heads, [[row[at] for at in shown] for row in rows]))
     out.print()
-    out.print(Text(sentence(record), style=STYLES.get(record.verdict, "bold")), soft_wrap=True)
+    say(out, sentence(record), STYLES.get(record.verdict, "bold"), soft_wrap=True)
     for line in code_lines(record):
-        out.print(Text(line), soft_wrap=True)
+        say(out, line, soft_wrap=True)
     if record.ratio is not None:
-        out.print(Text(LEGEND.format(confidence=CONFIDENCE, noise=100 * record.noise), style="dim"), soft_wrap=True)
+        say(out, LEGEND.format(confidence=CONFIDENCE, noise=100 * record.noise), "dim", soft_wrap=True)
     for line in dict.fromkeys(warning_lines(sides)):
-        err.print(Text(line, style="yellow"), soft_wrap=True)
+        say(err, line, "yellow", soft_wrap=True)
 
 
 def _cells(name: str, label: str, result: Result) -> tuple[str, ...]:

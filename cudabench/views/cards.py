@@ -16,6 +16,8 @@ from cudabench.records.results import CardLimits, CpuTime, Limit, Result
 from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.text import line
+from cudabench.views import tables
+from cudabench.views.console import say
 from cudabench.views.headlines import several_sizes
 from cudabench.views.table import cpu_line, problem_line, warning_lines
 
@@ -68,8 +70,6 @@ def show(
     settings: Settings,
 ) -> None:
     """Print the tables of each size, the baseline and warnings; reasons stand below their table."""
-    from rich.text import Text
-
     _heading(out, cards)
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
@@ -83,7 +83,7 @@ def show(
         out.print()
         out.print(cpu_line(cpus))
     for said in warning_lines(results):
-        err.print(Text(said, style="yellow"))
+        say(err, said, "yellow")
 
 
 def show_sweep(
@@ -94,22 +94,19 @@ def show_sweep(
     repeat: Callable[[Result], str],
 ) -> None:
     """Print for each problem the best point of each card, and the command that repeats that of the first row."""
-    from rich.text import Text
-
     _heading(out, cards)
     every: list[Row] = []
     for title, results in groups:
-        out.print(Text(title), soft_wrap=True)
+        say(out, title, soft_wrap=True)
         rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
-            out.print(Text(f"Repeat: {repeat(rows[0].best)}"), soft_wrap=True)
+            say(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
             out.print()
         every += rows
     legend(out, every)
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
-    from rich.text import Text
 
     codes = list(dict.fromkeys(card.architecture for card in cards))
     many = (
@@ -117,7 +114,7 @@ def _heading(out: Console, cards: Sequence[Card]) -> None:
         if len(cards) > 1
         else f"{line(cards[0].key)}, by the counts of its"
     )
-    out.print(Text(f"{many} own code ({', '.join(codes)}): nothing is timed", style="bold"))
+    say(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
 
 
 def table(
@@ -130,8 +127,6 @@ def table(
 ) -> list[Row]:
     """Print the row of each card, best first; where there are several results, all of them below, ranked by what the
     first card takes or in their order; and what is to be said. Return the rows."""
-    from rich.text import Text
-
     lacking = not_of_all(cards)
     views = {card.key: seen_on(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
@@ -145,7 +140,7 @@ def table(
     out.print()
     below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
     for status, said in below:
-        out.print(Text(said, style={"ok": "", "skipped": "dim"}.get(status, "red")))
+        say(out, said, {"ok": "", "skipped": "dim"}.get(status, "red"))
     if below:
         out.print()
     return rows
@@ -228,26 +223,10 @@ def _money(amount: float | None) -> str:
 
 
 def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    def width(column: Column[Row]) -> int:
-        return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
-
-    kept = list(columns)
-    for rank in (1, 2, 0):
-        if sum(width(column) + 2 for column in kept) - 2 <= out.width:
-            break
-        kept = [column for column in kept if not rank or column.expendable != rank]
-        if not rank:  # headings of two lines
-            kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in kept:
-        table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
-    for row in rows:
-        style = {"wrong": "red", "failed": "red", "skipped": "dim"}.get(row.status, "")
-        table.add_row(*(Text(column.text(row)) for column in kept), style=style)
-    out.print(table)
+    kept, _ = tables.fitting(columns, rows, out.width)
+    if tables.needed(kept, rows) > out.width:  # headings of two lines
+        kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
+    out.print(tables.table(kept, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
 
 
 def _every(
@@ -258,9 +237,6 @@ def _every(
     heading: str,
 ) -> None:
     """Print what each kernel or point takes at least on each card, as many cards as the terminal is wide for."""
-    from rich.table import Table
-    from rich.text import Text
-
     labels = list(dict.fromkeys(label(result) for row in rows for result in views[row.card.key]))
     kept = labels[:MOST_ROWS]
     cells: dict[str, list[str]] = {}
@@ -268,24 +244,20 @@ def _every(
         found = {label(result): result for result in views[row.card.key]}
         if found:
             cells[row.card.key] = [_cell(found.get(name)) for name in kept]
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    made.add_column(heading, no_wrap=True)
     taken = max(map(len, (heading, *kept)))
     shown: list[str] = []
     for key, texts in cells.items():
         taken += 2 + max(map(len, (line(key), *texts)))
         if shown and taken > out.width:
             break
-        made.add_column(Text(line(key)), justify="right", no_wrap=True)
         shown.append(key)
-    for at, name in enumerate(kept):
-        made.add_row(Text(name), *(Text(cells[key][at]) for key in shown))
-    out.print(made)
+    heads = [tables.Head(heading), *(tables.Head(line(key), right=True) for key in shown)]
+    out.print(tables.grid(heads, zip(kept, *(cells[key] for key in shown), strict=True)))
     if len(labels) > len(kept):
-        out.print(Text(f"... and {len(labels) - len(kept)} more, in --json", style="dim"))
+        say(out, f"... and {len(labels) - len(kept)} more, in --json", "dim")
     if len(shown) < len(cells):
         left = ", ".join(line(key) for key in list(cells)[len(shown) :])
-        out.print(Text(f"Too narrow for: {left}; a wider terminal or a pipe shows all.", style="dim"))
+        say(out, f"Too narrow for: {left}; a wider terminal or a pipe shows all.", "dim")
 
 
 def _cell(result: Result | None) -> str:
@@ -296,8 +268,6 @@ def _cell(result: Result | None) -> str:
 
 def legend(out: Console, rows: Sequence[Row]) -> None:
     """Print what the columns mean, in three short sentences at most."""
-    from rich.text import Text
-
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
     said = [f"{BOUND}{SHEET if sheet else ''}."]
@@ -307,7 +277,7 @@ def legend(out: Console, rows: Sequence[Row]) -> None:
         said.append(f"Left out, since not every card here has a figure of it: {', '.join(names)}.")
     if any(row.tied for row in rows):
         said.append("+N: as many more have the same bound.")
-    out.print(Text(" ".join(said), style="dim"), soft_wrap=out.width >= 200)
+    say(out, " ".join(said), "dim", soft_wrap=out.width >= 200)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from cudabench.cards import Ceiling
 from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.views.console import say
+from cudabench.views.tables import Head, fitting, grid
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 OF_THAT = "of it: of what units allow at the clock that the driver names; of that: at the clock that it ran at."
 STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
@@ -50,44 +54,43 @@ def _spread(one: Ceiling) -> str:
 
 def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
     """Print the table of one card, a block a group; under it why something has no value or is less than it seems."""
-    from rich.table import Table
-    from rich.text import Text
-
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
         sms = f", {device.sm_count} SMs" if device.sm_count else ""
-        out.print(Text(f"{device.name}{sms}{clock}"))
+        say(out, f"{device.name}{sms}{clock}")
         out.print()
     if not ceilings:
         return
-    kept = _fitting(columns(ceilings, device), ceilings, out.width)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in kept:
-        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
-    for at, (group, members) in enumerate(results.groups(ceilings).items()):
-        if at:
-            table.add_row()
-        table.add_row(Text(group, style="bold"))
-        for one in members:
-            texts = [column.text(one) for column in kept]
-            table.add_row(f"  {texts[0]}", *texts[1:], style=STYLES[one.status])
-    out.print(table)
+    kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are set in
+    out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda one: STYLES[one.status]))
     notes = results.notes_of(ceilings, device)
     if any(column.heading == "of that" for column in kept):
         notes.insert(0, OF_THAT)
     if notes:
         out.print()
     for note in notes:
-        out.print(Text(note), soft_wrap=out.width >= 200)
+        say(out, note, soft_wrap=out.width >= 200)
 
 
-def _fitting(every: Sequence[Column[Ceiling]], ceilings: Sequence[Ceiling], width: int) -> Sequence[Column[Ceiling]]:
-    kept = list(every)
-    for rank in (1, 2, 3):
-        needed = sum(2 + max(len(c.heading), *(len(c.text(one)) for one in ceilings)) for c in kept) + 2
-        if needed > width:
-            kept = [column for column in kept if column.expendable != rank]
-    return kept
+def _grouped(
+    columns: Sequence[Column[Any]],
+    groups: Mapping[str, Sequence[Any]],
+    style: Callable[[Any], str] = lambda row: "",
+    heads: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    *,
+    wrap: bool,
+) -> Table:
+    """Return a table of groups, each under its name, behind which `heads` may stand."""
+    from rich.text import Text
+
+    rows: list[list[str | Text]] = []
+    styles: list[str] = []
+    for group, members in groups.items():
+        rows += [[], [Text(text, style="bold") for text in (group, *heads.get(group, ()))]]
+        texts = [[column.text(one) for column in columns] for one in members]
+        rows += [[f"  {own[0]}", *own[1:]] for own in texts]
+        styles += ["", "", *map(style, members)]
+    return grid([Head(c.heading, c.right, wrap and c.right) for c in columns], rows[1:], styles[1:])
 
 
 # Two cards -----------------------------------------------------------------------------------------------------------
@@ -143,28 +146,15 @@ def shown_rows(comparison: Comparison) -> list[Row]:
 
 def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> None:
     """Print two cards side by side, each group with its geometric mean, and who is ahead where."""
-    from rich.table import Table
-    from rich.text import Text
-
-    every = pair_columns(comparison, labels)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in every:
-        table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=not column.right)
     rows = shown_rows(comparison)
-    for at, group in enumerate(dict.fromkeys(row.group for row in rows)):
-        if at:
-            table.add_row()
-        mean = comparison.means.get(group)
-        table.add_row(Text(group, style="bold"), "", "", Text(results.times(mean) if mean else NOTHING, style="bold"))
-        for row in rows:
-            if row.group == group:
-                texts = [column.text(row) for column in every]
-                table.add_row(f"  {texts[0]}", *texts[1:])
-    out.print(table)
+    means = comparison.means
+    groups = {name: [row for row in rows if row.group == name] for name in dict.fromkeys(row.group for row in rows)}
+    heads = {name: ("", "", results.times(means[name]) if means.get(name) else NOTHING) for name in groups}
+    out.print(_grouped(pair_columns(comparison, labels), groups, heads=heads, wrap=True))
     out.print()
-    out.print(Text(f"{results.verdict(comparison, labels)} {EXPLAINED}"), soft_wrap=out.width >= 200)
+    say(out, f"{results.verdict(comparison, labels)} {EXPLAINED}", soft_wrap=out.width >= 200)
     if comparison.by_units:
-        out.print(Text(beside_a_datasheet(comparison), style="yellow"), soft_wrap=out.width >= 200)
+        say(out, beside_a_datasheet(comparison), "yellow", soft_wrap=out.width >= 200)
 
 
 EXPLAINED = "Beside a group stands the geometric mean; over 1x the second column is better, whichever way is better."

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from cudabench.records.results import Result
+from cudabench.views.console import say
 from cudabench.views.explanation import given, hazard
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
     for result in results:
         if result.source != file:
             file = result.source
-            out.print(Text(file, style="bold"))
+            say(out, file, "bold")
         word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
         verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
         out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
         for row in result.hazards or ():
             hazard(out, row, indent="      ")
         given(out, result.warnings, indent="      ")
-    out.print(Text(summary(results, wanted)))
+    say(out, summary(results, wanted))
     if left_out:
-        out.print(Text(f"Not asked for, so nothing is said of: {', '.join(left_out)}"))
+        say(out, f"Not asked for, so nothing is said of: {', '.join(left_out)}")
 
 
 def detail(result: Result) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from cudabench.results import compare, ratio, units
 from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row
 from cudabench.text import markdown
+from cudabench.views import tables
+from cudabench.views.console import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,11 +137,10 @@ class View:
             self._line(out, "global sectors / shared wavefronts / instructions")
 
     def _line(self, out: Console, text: str, style: str = "") -> None:
-        from rich.text import Text
 
         if self.markdown and style == "bold":
             text = f"**{markdown(text)}**\n"
-        out.print(Text(text, style=style), soft_wrap=self.markdown)
+        say(out, text, style, soft_wrap=self.markdown)
 
     def _table(self, out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
         if any(row.key.card for row in rows):
@@ -149,41 +149,22 @@ class View:
             for line in markdown_table(columns, rows):
                 out.print(line, soft_wrap=True)
             return
-        from rich.table import Table
-
-        kept = list(columns)
-        texts = {id(c): [c.text(row) for row in rows] for c in columns}
-
-        def width(column: Column[Row]) -> int:
-            lines = [line for text in texts[id(column)] for line in text.splitlines()]
-            return 2 + max(len(column.heading), *map(len, lines or [""]))
-
-        for column in [c for c in columns if c.expendable]:
-            if sum(map(width, kept)) - 2 > out.width:
-                kept.remove(column)
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for column in kept:
-            table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-        for at, row in enumerate(rows):
-            table.add_row(*(texts[id(column)][at] for column in kept), style=STYLES.get(row.verdict, ""))
-        out.print(table)
+        kept, _ = tables.fitting(columns, rows, out.width)
+        out.print(tables.table(kept, rows, lambda row: STYLES.get(row.verdict, ""), wrap=True))
 
 
 def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
     """Print why the comparison fails, and where a threshold could judge nothing."""
-    from rich.text import Text
-
     for failure in found:
-        err.print(Text(f"{failure.message}.", style="red"), soft_wrap=True)
+        say(err, f"{failure.message}.", "red", soft_wrap=True)
     if threshold is None:
         return
     for comparison in made:
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
             repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
-            err.print(
-                Text(f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", style="yellow"),
-                soft_wrap=True,
+            say(
+                err, f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", "yellow", soft_wrap=True
             )
 
 
@@ -328,33 +309,19 @@ def hardware_columns(rows: Sequence[Row]) -> list[Column[Row]]:
     both = [result for row in rows for result in (row.base, row.new) if result]
     # The unit goes into the heading where one serves all.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
-    columns = start_columns()
-    for name, pick in (("base", base_of), ("new", new_of)):
-        columns += [
-            Column(f"{name}{unit}", partial(_speed_of, pick, unit)),
-            Column("of copy", partial(_share_of, pick, "copy_fraction")),
-            Column("of peak", partial(_share_of, pick, "peak_fraction")),
+
+    def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:
+        def share(key: str) -> Callable[[Row], str]:
+            return lambda row: NOTHING if (result := pick(row)) is None else percent(getattr(result, key))
+
+        return [
+            Column(f"{name}{unit}", lambda row: speed_text(pick(row)).removesuffix(unit)),
+            Column("of copy", share("copy_fraction")),
+            Column("of peak", share("peak_fraction")),
         ]
+
+    columns = [*start_columns(), *side("base", lambda row: row.base), *side("new", lambda row: row.new)]
     return [*columns, Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row))]
-
-
-def base_of(row: Row) -> Result | None:
-    """Return a row's result in the base."""
-    return row.base
-
-
-def new_of(row: Row) -> Result | None:
-    """Return a row's result in the new file."""
-    return row.new
-
-
-def _speed_of(pick: Callable[[Row], Result | None], unit: str, row: Row) -> str:
-    return speed_text(pick(row)).removesuffix(unit) if unit else speed_text(pick(row))
-
-
-def _share_of(pick: Callable[[Row], Result | None], key: str, row: Row) -> str:
-    result = pick(row)
-    return NOTHING if result is None else percent(getattr(result, key))
 
 
 def counted_columns() -> list[Column[Row]]:

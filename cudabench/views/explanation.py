@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, over, spoken, unit
@@ -11,6 +11,9 @@ from cudabench.explain.advice import conflict
 from cudabench.records.launch import WARP, dim_text
 from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
 from cudabench.results import units
+from cudabench.results.columns import Column
+from cudabench.views.console import say
+from cudabench.views.tables import Head, fitting, grid, needed, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,24 +34,22 @@ def show(
     ideas: Mapping[str, str] | None = None,
 ) -> None:
     """Print one kernel's explanation; ladder, ideas: as `verdict.sentence` takes them."""
-    from rich.text import Text
-
     out.print()
-    out.print(Text(title(result), style="bold"))
+    say(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
-        out.print(Text(f"{result.status}: {result.reason}", style="red" if result.status == "failed" else "dim"))
+        say(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
         given(out, result.warnings)
         return
     for row in result.hazards or ():
         hazard(out, row)
     for text in changes(result):
-        out.print(Text(text, style="yellow"))
+        say(out, text, "yellow")
     out.print()
     if result.limits:
-        out.print(Text(verdict.line(result), style="bold"))
-        out.print(Text(verdict.sentence(result, ladder, ideas or {})))
+        say(out, verdict.line(result), "bold")
+        say(out, verdict.sentence(result, ladder, ideas or {}))
         if verdict.of_a_datasheet(result):
-            out.print(Text(verdict.NOT_OF_A_DATASHEET, style="dim"))
+            say(out, verdict.NOT_OF_A_DATASHEET, "dim")
     out.print(summary(result))
     out.print()
     accesses(out, result.access or ())
@@ -62,7 +63,7 @@ def show(
     else:
         hazards(out, (), result.warnings)
     if result.verification and result.verification.mismatches:
-        out.print(Text(f"wrong: {result.reason}", style="red"))
+        say(out, f"wrong: {result.reason}", "red")
 
 
 NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
@@ -125,26 +126,17 @@ def formats_that_ran(code: MachineCode) -> list[str]:
     return [name for name in code.arithmetic or () if name != "float64" or not idle]
 
 
-class AccessColumn(NamedTuple):
-    """A column of the table of accesses; where the terminal is narrow the highest `expendable` leaves first."""
-
-    heading: str
-    text: Callable[[Access], str]
-    right: bool = True
-    expendable: int = 0
-
-
-COLUMNS = (
-    AccessColumn("line", lambda row: str(row.line)),
-    AccessColumn("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
-    AccessColumn("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
-    AccessColumn("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
-    AccessColumn("requests", lambda row: units.about(row) + units.count(row.requests), expendable=3),
-    AccessColumn(
+COLUMNS: tuple[Column[Access], ...] = (
+    Column("line", lambda row: str(row.line)),
+    Column("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
+    Column("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
+    Column("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
+    Column("requests", lambda row: units.about(row) + units.count(row.requests), expendable=1),
+    Column(
         "per request", lambda row: f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"
     ),
-    AccessColumn("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=1),
-    AccessColumn("waste", lambda row: f"{cost(row).waste or 0:.0%}"),
+    Column("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=3),
+    Column("waste", lambda row: f"{cost(row).waste or 0:.0%}"),
 )
 
 
@@ -153,62 +145,38 @@ COSTLY = ("division", "double", "spill")  # warnings of lines that cost more tha
 
 def left_out(out: Console, columns: Sequence[str]) -> None:
     """Name the columns for which a terminal is too narrow, and where they are to be had."""
-    from rich.text import Text
-
     if columns:
         where = "a wider terminal, a pipe (| cat) or --json - has them."
-        out.print(Text(f"Left out for want of room: {', '.join(columns)}; {where}", style="dim"))
+        say(out, f"Left out for want of room: {', '.join(columns)}; {where}", "dim")
 
 
 def accesses(out: Console, rows: Sequence[Access]) -> None:
     """Print the table of accesses, a row a line, array and kind."""
-    from rich.table import Table
-    from rich.text import Text
-
     if not rows:
         out.print("No memory is accessed, but for what goes through textures and surfaces, which is not counted.")
         return
     rows = by_line(rows)
-    columns, needed = fitting(rows, out.width)
-    beside = out.width - needed >= SOURCE_WIDTH
+    columns, dropped = fitting(COLUMNS, rows, out.width)
+    room = out.width - needed(columns, rows) - 2
+    beside = room >= SOURCE_WIDTH
     if not beside:
-        for line, source in dict.fromkeys((row.line, row.source) for row in rows):
-            out.print(Text(shortened(f"{line:>4}  {plain(source)}", out.width), no_wrap=True))
+        for line, text in dict.fromkeys((row.line, row.source) for row in rows):
+            say(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
         out.print()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
-    if beside:
-        table.add_column("source", no_wrap=True)
-    for row in rows:
-        cells: list[str | Text] = [column.text(row) for column in columns]
-        if beside:
-            cells.append(Text(shortened(plain(row.source), out.width - needed)))
-        style = "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
-        table.add_row(*cells, style=style)
-    out.print(table)
-    left_out(out, [column.heading for column in COLUMNS if column not in columns])
+    source = Column[Access]("source", lambda row: shortened(plain(row.source), room), right=False)
+
+    def style(row: Access) -> str:
+        return "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
+
+    out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
+    left_out(out, [column.heading for column in dropped])
     reasons: dict[str, list[int]] = {}
     for row in rows:
         if row.inexact and row.line not in reasons.setdefault(row.inexact, []):
             reasons[row.inexact].append(row.line)
     for reason, at in reasons.items():
         said = f"~ {'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: hardware may count otherwise: "
-        out.print(Text(said + reason, style="dim"))
-
-
-def fitting(rows: Sequence[Access], width: int) -> tuple[list[AccessColumn], int]:
-    """Return the columns that a width has room for, and what they take of it."""
-    kept = list(COLUMNS)
-
-    def needed() -> int:
-        return sum(2 + max(len(c.heading), *(len(c.text(row)) for row in rows)) for c in kept)
-
-    for rank in range(max(column.expendable for column in COLUMNS), 0, -1):
-        if needed() <= width + 2:  # the last column needs no gap
-            break
-        kept = [column for column in kept if column.expendable != rank]
-    return kept, needed()
+        say(out, said + reason, "dim")
 
 
 def advice_lines(rows: Sequence[Access | Branch]) -> list[str]:
@@ -248,13 +216,9 @@ def costly_branches(result: Result) -> list[Branch]:
 
 def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     """Print costly branches; instructions: of the whole launch."""
-    from rich.table import Table
-    from rich.text import Text
-
     if not costly:
         return
     out.print()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     headings = ("line", "warps", "divergent", "lanes each way", "instructions", "threads each")
     cells = [
         (
@@ -267,16 +231,12 @@ def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
         )
         for row in costly
     ]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("branch", no_wrap=True)
     taken = sum(2 + max(map(len, column)) for column in zip(headings, *cells, strict=True))
-    for row, numbers in zip(costly, cells, strict=True):
-        table.add_row(*numbers, Text(shortened(plain(row.source), max(out.width - taken, len("branch")))))
-    out.print(table)
-    out.print(
-        Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
-    )
+    room = max(out.width - taken, len("branch"))
+    sources = [shortened(plain(row.source), room) for row in costly]
+    heads = [*(Head(heading, right=True) for heading in headings), Head("branch")]
+    out.print(grid(heads, [(*own, source) for own, source in zip(cells, sources, strict=True)]))
+    say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
 def branch_lines(rows: Sequence[Branch]) -> list[str]:
@@ -293,11 +253,9 @@ LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
     """Print the hazards, or that there are none; of the warnings, what a kernel was given that nobody chose."""
-    from rich.text import Text
-
     out.print()
     if not rows:
-        out.print(Text("No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier."))
+        say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
         given(out, [one for one in warnings if one.code in OF_CLEAN])
         return
     for row in rows:
@@ -307,22 +265,18 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
 
 def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
     """Print the warnings of what a kernel was given that nobody chose, and of what was not looked for."""
-    from rich.text import Text
-
     for one in warnings:
         if one.code in LIMITING:
-            out.print(Text(f"{indent}{one.message}.", style="yellow"))
+            say(out, f"{indent}{one.message}.", "yellow")
 
 
 def hazard(out: Console, row: Hazard, indent: str = "") -> None:
     """Print a hazard: what happens, the line of the source, where first."""
-    from rich.text import Text
-
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
-    out.print(Text(f"{indent}{row.kind}, line {row.line}: {row.message}{times}", style="red"))
-    out.print(Text(f"{indent}    {row.source}", style="dim"))
-    out.print(Text(f"{indent}    {first}", style="dim"))
+    say(out, f"{indent}{row.kind}, line {row.line}: {row.message}{times}", "red")
+    say(out, f"{indent}    {row.source}", "dim")
+    say(out, f"{indent}    {first}", "dim")
 
 
 def coordinates(index: Sequence[int]) -> str:
@@ -335,9 +289,6 @@ def coordinates(index: Sequence[int]) -> str:
 
 def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     """Print a row a thread: the elements that it reads and writes, in its order, and the banks that serve them."""
-    from rich.table import Table
-    from rich.text import Text
-
     order: dict[tuple[str, str], int] = {}
     by_thread: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[str, str], list[ThreadAccess]]] = {}
     for row in rows:
@@ -349,38 +300,32 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     if not rows:
         out.print("No array is accessed by these threads.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    heads = [Head("thread")]
     blocks = {block for block, _ in by_thread}
     if len(blocks) == 1:
         warps = f", {len(by_thread)} threads" if len(by_thread) > 1 else ""
-        out.print(Text(f"block {coordinates(next(iter(blocks))[::-1])}{warps}, accesses in the kernel's order"))
+        say(out, f"block {coordinates(next(iter(blocks))[::-1])}{warps}, accesses in the kernel's order")
     else:
-        table.add_column("block", no_wrap=True)
-    table.add_column("thread", no_wrap=True)
+        heads.insert(0, Head("block"))
     columns = sorted(order, key=lambda key: order[key])
     banked = {key for key in order if any(row.bank is not None for row in rows if (row.op, row.array) == key)}
     for op, array in columns:
-        table.add_column(f"{SAYS[op]} {array}", overflow="fold")
-        if (op, array) in banked:
-            table.add_column("bank", no_wrap=True)
-    cut = False
+        heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
+    cells: list[list[str]] = []
     for (block, thread), mine in sorted(by_thread.items()):
-        cells = [coordinates(block[::-1])] if len(blocks) > 1 else []
-        cells.append(coordinates(thread[::-1]))
+        cells.append([coordinates(index[::-1]) for index in ((block, thread) if len(blocks) > 1 else (thread,))])
         for key in columns:
             own = mine.get(key, [])
-            cut = cut or len(own) > SHOWN
             more = f" +{len(own) - SHOWN}" if len(own) > SHOWN else ""
-            cells.append(" ".join(element(row) for row in own[:SHOWN]) + more)
+            cells[-1].append(" ".join(element(row) for row in own[:SHOWN]) + more)
             if key in banked:
-                cells.append(" ".join(str(row.bank) for row in own[:SHOWN]) + more)
-        table.add_row(*cells)
-    out.print(table)
+                cells[-1].append(" ".join(str(row.bank) for row in own[:SHOWN]) + more)
+    out.print(grid(heads, cells))
     for op, array in columns:
         if (op, array) in banked:
-            out.print(Text(meeting(rows, op, array), style="dim"))
-    if cut:
-        out.print(Text(f"+N: so many accesses more; {SHOWN} are shown. --json - has what was kept.", style="dim"))
+            say(out, meeting(rows, op, array), "dim")
+    if any(len(own) > SHOWN for mine in by_thread.values() for own in mine.values()):
+        say(out, f"+N: so many accesses more; {SHOWN} are shown. --json - has what was kept.", "dim")
 
 
 SHOWN = 4  # accesses of a thread to one array that its row tells
@@ -428,13 +373,11 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
     drawn = requests[:PICTURES]
     for request in drawn:
         out.print()
-        out.print(
-            Text(shortened(f"line {request.line}: {plain(sources.get(request.line, ''))}", out.width), style="bold")
-        )
-        out.print(Text(caption(request), style="red" if len(request.passes) > request.ideal else ""))
+        say(out, shortened(f"line {request.line}: {plain(sources.get(request.line, ''))}", out.width), "bold")
+        say(out, caption(request), "red" if len(request.passes) > request.ideal else "")
         halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
         for banks in halves:
-            out.print(Text("bank         " + "".join(f"{bank:>2} " for bank in banks), style="dim"))
+            say(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
             for at, row in enumerate(request.passes):
                 line = Text(f"wavefront {at + 1:<3}")
                 for bank in banks:
@@ -443,9 +386,9 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
                     line.append(cell, style="dim" if not lanes else COLOURS[at % len(COLOURS)])
                 out.print(line)
     if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
-        out.print(Text("+ the word goes to other lanes in the same wavefront", style="dim"))
+        say(out, "+ the word goes to other lanes in the same wavefront", "dim")
     if len(requests) > PICTURES:
-        out.print(Text(f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", style="dim"))
+        say(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
 
 
 def caption(request: BankRequest) -> str:

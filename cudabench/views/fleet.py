@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench import text
-from cudabench.records.fleet import Card, Cause, Fleet, Group, Measurement, SlowCard, Slowing
+from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, SlowCard, Slowing
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.views import tables
+from cudabench.views.console import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,7 +193,11 @@ class View:
 
     def damaged(self) -> list[Table]:
         """Return the table of files that are no shards."""
-        return [Table("Files that are no shards", self._damaged(), self.found.damaged, "yellow")]
+        columns = [
+            Column[Damaged]("file", lambda row: row.file, right=False),
+            Column[Damaged]("why", lambda row: row.reason, right=False),
+        ]
+        return [Table("Files that are no shards", columns, self.found.damaged, "yellow")]
 
     # Columns
 
@@ -208,10 +215,10 @@ class View:
         ]
 
     def _slow(self, several: bool) -> list[Column[SlowCard]]:
-        model = [Column[SlowCard]("model", lambda row: self.card(row.id).model or NOTHING, False, 2)]
+        model = [Column[SlowCard]("model", lambda row: self.cards[row.id].model or NOTHING, False, 2)]
         return [
             Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.card(row.id).host or NOTHING, right=False),
+            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
             *(model if several else []),
             Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
             Column("worst", lambda row: slower(row.kernels[0].ratio)),
@@ -222,7 +229,7 @@ class View:
     def _slowing(self) -> list[Column[Slowing]]:
         return [
             Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.card(row.id).host or NOTHING, right=False),
+            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
             Column("kernel", lambda row: row.kernel, right=False),
             Column("change", lambda row: slower(row.change)),
             Column(
@@ -249,40 +256,27 @@ class View:
             Column("typical", lambda row: NOTHING if row.ratio is None else slower(row.ratio)),
         ]
 
-    def _damaged(self) -> list[Column[object]]:
-        return [
-            Column("file", lambda row: getattr(row, "file", ""), right=False),
-            Column("why", lambda row: getattr(row, "reason", ""), right=False),
-        ]
-
     # Text
 
-    def card(self, name: str) -> Card:
-        """Return a card by its id."""
-        return self._cards[name]
+    @cached_property
+    def cards(self) -> dict[str, Card]:
+        """The cards by their ids."""
+        return {card.id: card for card in self.found.cards}
 
-    @property
-    def _cards(self) -> dict[str, Card]:
-        if not hasattr(self, "_by_id"):
-            object.__setattr__(self, "_by_id", {card.id: card for card in self.found.cards})
-        known: dict[str, Card] = self._by_id  # type: ignore[attr-defined]
-        return known
+    @cached_property
+    def _starts(self) -> Counter[str]:
+        return Counter(card[:UUID_SHOWN] for card in self.cards)
 
     def _short(self, card: str) -> str:
         """Return a UUID's first part where no other card has the same."""
-        if not card.startswith(("GPU-", "MIG-")):
-            return card
-        if not hasattr(self, "_starts"):
-            object.__setattr__(self, "_starts", Counter(card[:UUID_SHOWN] for card in self._cards))
-        starts: Counter[str] = self._starts  # type: ignore[attr-defined]
-        return card[:UUID_SHOWN] if starts[card[:UUID_SHOWN]] < 2 else card
+        alone = card.startswith(("GPU-", "MIG-")) and self._starts[card[:UUID_SHOWN]] < 2
+        return card[:UUID_SHOWN] if alone else card
 
     def _line(self, out: Console, line: str, style: str = "") -> None:
-        from rich.text import Text
 
         if self.markdown:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
-        out.print(Text(line, style=style), soft_wrap=True)
+        say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, made: Table) -> None:
         """Print a table under its title, if it has rows; columns that the width has no room for are left out."""
@@ -297,19 +291,8 @@ class View:
                 out.print(line, soft_wrap=True)
             out.print("")
         else:
-            from rich.table import Table as RichTable
-
-            texts = {id(column): [column.text(row) for row in shown] for column in cut}
-            kept = list(cut)
-            for column in sorted((c for c in cut if c.expendable), key=lambda c: c.expendable):
-                if sum(2 + max(len(c.heading), *map(len, texts[id(c)])) for c in kept) - 2 > out.width:
-                    kept.remove(column)
-            table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-            for column in kept:
-                table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-            for at in range(len(shown)):
-                table.add_row(*(texts[id(column)][at] for column in kept), style=style)
-            out.print(table)
+            kept, _ = tables.fitting(cut, shown, out.width)
+            out.print(tables.table(kept, shown, lambda row: style, wrap=True))
         if len(rows) > len(shown):
             self._line(out, f"... and {units.count(len(rows) - len(shown))} more, all of them in the file of --json.")
 

@@ -146,7 +146,7 @@ class Sheet:
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> Sheet:
-    card = view.card(slow.id)
+    card = view.cards[slow.id]
     facts = [
         (column.heading, said)
         for column in CARDS

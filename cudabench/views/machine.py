@@ -8,6 +8,7 @@ from cudabench.devices.probe import Part
 from cudabench.records.results import DeviceInfo
 from cudabench.views import console
 from cudabench.views.table import device_line
+from cudabench.views.tables import Head, grid
 
 PURPOSE = {
     "driver": "runs kernels on a GPU",
@@ -20,21 +21,16 @@ PURPOSE = {
 
 def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
     """Print the parts, the GPUs and what follows from them."""
-    from rich.table import Table
     from rich.text import Text
 
+    def state(part: Part) -> Text:
+        if part.usable:
+            return Text(part.version or "", style="green")
+        return Text(f"{part.problem}; {part.repair}", style="yellow")
+
     out = console.out()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("part", "for", "state"):
-        table.add_column(heading, no_wrap=heading != "state", overflow="fold")
-    for part in parts:
-        state = (
-            Text(part.version or "", style="green")
-            if part.usable
-            else Text(f"{part.problem}; {part.repair}", style="yellow")
-        )
-        table.add_row(part.name, PURPOSE[part.name], state)
-    out.print(table)
+    heads = [Head("part"), Head("for"), Head("state", wrap=True)]
+    out.print(grid(heads, [(part.name, PURPOSE[part.name], state(part)) for part in parts]))
     out.print()
     for gpu in gpus:
         out.print(device_line(gpu))

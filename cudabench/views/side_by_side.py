@@ -11,6 +11,7 @@ from cudabench.explain.accesses import by_line, cost, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
+from cudabench.views.console import say
 from cudabench.views.explanation import (
     bank_pictures,
     changes,
@@ -22,6 +23,7 @@ from cudabench.views.explanation import (
     thread_picture,
     title,
 )
+from cudabench.views.tables import Head, grid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,16 +36,14 @@ Pair = tuple[Access | None, Access | None]
 
 def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
     """Print the explanation of two kernels."""
-    from rich.text import Text
-
     for result in (old, new):
         out.print()
-        out.print(Text(title(result), style="bold"))
+        say(out, title(result), "bold")
         for text in changes(result):
-            out.print(Text(text, style="yellow"))
+            say(out, text, "yellow")
         out.print(summary(result))
         if result.limits:
-            out.print(Text(verdict.line(result), style="bold"))
+            say(out, verdict.line(result), "bold")
     out.print()
     found = pairs(by_line(old.access or ()), by_line(new.access or ()))
     table(out, old, new, found)
@@ -51,20 +51,20 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     for result in (old, new):
         if threads:
             out.print()
-            out.print(Text(result.kernel, style="bold"))
+            say(out, result.kernel, "bold")
             thread_picture(out, result.threads or ())
         if banks:
             out.print()
-            out.print(Text(result.kernel, style="bold"))
+            say(out, result.kernel, "bold")
             bank_pictures(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
             out.print()
-            out.print(Text(result.kernel, style="bold"))
+            say(out, result.kernel, "bold")
             if result.hazards:
                 hazards(out, result.hazards, result.warnings)
             if result.reason:
-                out.print(Text(f"{result.status}: {result.reason}", style="red"))
+                say(out, f"{result.status}: {result.reason}", "red")
     if not old.hazards and not new.hazards:
         hazards(out, ())
 
@@ -88,29 +88,23 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
 
 def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
     """Print what each access costs in both kernels, with a word where that changed."""
-    from rich.table import Table
-
     narrow = out.width < WIDE
-    rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    rows.add_column("access", no_wrap=True)
-    if narrow:
-        rows.add_column("counted in", no_wrap=True)
-    for result in (old, new):
-        name = shortened(result.kernel, 12 if narrow else 24)
-        rows.add_column(name, no_wrap=True, justify="right" if narrow else "left")
-    rows.add_column("", no_wrap=True)
+    rows: list[tuple[str, ...]] = []
+    styles: list[str] = []
     for before, after in found:
         one = before or after
         assert one is not None
         name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
         word = changed(before, after)
-        style = "green" if "fewer" in word else "red" if "more" in word else "yellow" if word else ""
+        styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
         if narrow:
-            word = word.removesuffix(f" {unit(one.space)}")
-            rows.add_row(name, unit(one.space), _number(before), _number(after), word, style=style)
+            what = unit(one.space)
+            rows.append((name, what, _number(before), _number(after), word.removesuffix(f" {what}")))
         else:
-            rows.add_row(name, _cell(before), _cell(after), word, style=style)
-    out.print(rows)
+            rows.append((name, _cell(before), _cell(after), word))
+    names = [Head(shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
+    heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
+    out.print(grid(heads, rows, styles))
     if narrow:
         left_out(out, ("lanes of a warp", "requests"))
 
@@ -141,8 +135,6 @@ def changed(old: Access | None, new: Access | None) -> str:
 
 def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
     """Print the lines that changed, and for shared memory which bank each lane meets."""
-    from rich.text import Text
-
     unlike = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
@@ -158,11 +150,11 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
             continue
         drawn.add(picture)
         out.print()
-        out.print(Text(f"{one.space} {one.op} {one.array or ''}".rstrip(), style="bold"))
+        say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
         for result, row in ((old, before), (new, after)):
             if row is not None:
                 line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
-                out.print(Text(shortened(line, out.width), no_wrap=True))
+                say(out, shortened(line, out.width), no_wrap=True)
         if one.space == "shared":
             for result, request in zip((old, new), requests, strict=True):
                 if request:
@@ -195,15 +187,15 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         words = request.pitch_bytes // 4
         turn = words % 32
         moves = "in the same bank" if turn == 0 else f"{turn} bank{'s' if turn > 1 else ''} further"
-        out.print(Text(f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", style="dim"))
+        say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
         shown = ", ".join("[" + ", ".join(map(str, index)) + "]" for index in (first[0], first[1], first[2]))
         last = "[" + ", ".join(map(str, first[-1])) + "]"
-        out.print(Text(f"{kernel}  its lanes take {shown} ... {last}", style="dim"))
+        say(out, f"{kernel}  its lanes take {shown} ... {last}", "dim")
     start = len(kernel) + 2
     halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
     for lanes_shown in halves:
-        out.print(Text(f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), style="dim"))
+        say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
         line = Text(f"{kernel}  bank ")
         for lane in lanes_shown:
             line.append(f"{banks[lane]:>3}" if lane in banks else "  .", style="")
@@ -214,4 +206,4 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         if taken > request.ideal
         else f"no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}"
     )
-    out.print(Text(f"{kernel}  {meet}", style="red" if taken > request.ideal else "green"))
+    say(out, f"{kernel}  {meet}", "red" if taken > request.ideal else "green")

@@ -21,7 +21,8 @@ from cudabench.views import heatmap
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
-from cudabench.views.table import device_line, fitting, priced_on, problem_line
+from cudabench.views.table import device_line, priced_on, problem_line
+from cudabench.views.tables import fitting
 
 if TYPE_CHECKING:
     from rich.console import Console

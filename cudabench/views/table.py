@@ -15,6 +15,8 @@ from cudabench.records.results import CpuTime, DeviceInfo, Result
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.ratio import RUN_TO_RUN_S
+from cudabench.views import tables
+from cudabench.views.console import say
 from cudabench.views.explanation import shortened
 from cudabench.views.headlines import (
     at_least,
@@ -30,7 +32,6 @@ from cudabench.views.headlines import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
 
@@ -51,14 +52,12 @@ def show(
 
     announced: the device is said already. more: the command that shows more of a kernel.
     """
-    from rich.text import Text
-
     if not results:
         return
     device = devices[0]
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for each in () if announced else devices:
-        out.print(Text(device_line(each, priced_on(results)), style="bold"))
+        say(out, device_line(each, priced_on(results)), "bold")
     if len(devices) > 1:  # the cards of a kernel under each other
         order = list(dict.fromkeys(name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(name_at(result, results)))
@@ -75,25 +74,25 @@ def show(
     if all(result.id is None for result in results):  # no ladder
         columns = [column for column in columns if column.heading != "id"]
     out.print()
-    kept, dropped = fitting(columns, results, out.width)
-    out.print(table_of(kept, results))
+    kept, dropped = tables.fitting(columns, results, out.width)
+    out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
     if dropped:
         left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
-        out.print(Text(f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", style="dim"))
+        say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
     if bounded:
         conclude(out, results, more)
     elif device.kind == "sim":
-        out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
+        say(out, "Sectors and wavefronts are per request; in brackets stands what would do.", "dim")
     else:
         for text in limit_lines(operation, results):
-            out.print(Text(text))
+            say(out, text)
     if said := chosen_line(operation, results):
-        out.print(Text(said, style="dim"))
+        say(out, said, "dim")
     for (status, reason), kernels in reasons((name_at(result, results), result) for result in results).items():
         style = "dim" if status == "skipped" else "red"
-        out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
+        say(out, f"{', '.join(kernels)} {status}: {reason}", style)
     for line in stragglers(results):
-        out.print(Text(line, style="yellow"))
+        say(out, line, "yellow")
     for result in results:
         if result.figures:
             out.print(
@@ -104,7 +103,7 @@ def show(
         out.print()
         out.print(cpu_line(cpus))
     for line in warning_lines(results):
-        err.print(Text(line, style="yellow"))
+        say(err, line, "yellow")
 
 
 # The lines around the table ------------------------------------------------------------------------------------------
@@ -128,17 +127,15 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
     """Print what bounds and counts are, which kernels have the lowest bound, which one wastes most, and what shows
     more."""
-    from rich.text import Text
-
     unmeasured = any(map(verdict.of_a_datasheet, results))
-    out.print(Text(f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, style="dim"))
+    say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if said := lowest_line(results):
-        out.print(Text(said))
+        say(out, said)
     worst = most_wasteful(results)
     if worst is not None and (said := waste_line(worst, name_at(worst, results))):
-        out.print(Text(shortened(said, out.width)))
+        say(out, shortened(said, out.width))
     if worst is not None and more is not None:
-        out.print(Text(f"More: {more(worst.kernel)}"), soft_wrap=True)
+        say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
@@ -396,34 +393,6 @@ def _time(result: Result) -> str:
     if result.time is None:
         return NOTHING
     return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
-
-
-def fitting(
-    columns: Sequence[Column[Result]], results: Sequence[Result], width: int
-) -> tuple[list[Column[Result]], list[Column[Result]]]:
-    """Return the columns for which a terminal is wide enough, and those that matter least and go where it is not."""
-    kept = list(columns)
-    widths = {id(c): max(map(len, [*c.heading.split("\n"), *map(c.text, results)])) for c in columns}
-    for rank in range(1, max(c.expendable for c in columns) + 1):
-        if sum(widths[id(c)] + 2 for c in kept) - 2 <= width:
-            break
-        kept = [c for c in kept if c.expendable != rank]
-    return kept, [c for c in columns if all(c is not one for one in kept)]
-
-
-def table_of(columns: Sequence[Column[Result]], results: Sequence[Result]) -> Table:
-    """Return the table of results."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
-    styles = {"wrong": "red", "failed": "red", "skipped": "dim", "ok": ""}
-    for result in results:
-        cells = (Text(column.text(result), style="dim" if column.dim(result) else "") for column in columns)
-        table.add_row(*cells, style=styles[result.status])
-    return table
 
 
 def _instructions(result: Result) -> str:

@@ -1,0 +1,219 @@
+"""Two revisions of a source, compiled for every architecture, and launched in the simulator where they differ."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cudabench.compile import compiler
+from cudabench.compile.record import Compiled
+from cudabench.devices import Choice
+from cudabench.errors import CompilerError, NoRoom, UnsupportedFeature, UsageError
+from cudabench.measure.context import describe
+from cudabench.measure.run import Listener, Run
+from cudabench.plan.revisions import Checkout
+from cudabench.plan.series import Series
+from cudabench.records.launch import Source
+from cudabench.records.planned import Settings
+from cudabench.records.results import Result
+from cudabench.records.revisions import CodeDifference
+from cudabench.results import diff
+from cudabench.results.diff import Chosen, Made, Pair, Side
+from cudabench.source.files import text_of, without_kernels
+from cudabench.system import children
+from cudabench.userkernel import plan
+from cudabench.userkernel.problem import dimensions, number
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggestion import file_of
+
+
+def side(checkout: Checkout, request: UserRequest) -> Side:
+    """Return what is compiled of a revision. Raises UsageError for a folder of headers that is not there."""
+    for folder in request.include:
+        if not Path(folder).is_dir():
+            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
+    text = text_of(checkout.path).replace("\r\n", "\n")
+    folder = str(Path(checkout.path).resolve().parent)
+    include = tuple(str(Path(each).resolve()) for each in request.include)
+    hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
+    source = Source(checkout.path, text, folder, False, include, request.std)
+    return Side(checkout.label, source, dict(request.defines), hidden)
+
+
+def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
+    """Return the kernels to compare, with the block and dynamic shared memory of the launch that both requests ask for.
+
+    Raises UsageError for a name that neither side has.
+    """
+    chosen: list[dict[str, Chosen]] = [{}, {}]
+    files = [file_of(request) for request in requests]
+    names = requests[0].kernels or ("all",)
+    for name in names:
+        refused = []
+        for own, file, request in zip(chosen, files, requests, strict=True):
+            try:
+                picked = plan.select(file, replace(request, kernels=(name,)))
+            except UsageError as error:
+                refused.append(error)
+                continue
+            for kernel, title, _ in picked:
+                line = 1 if kernel.file else kernel.line
+                own.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
+        if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
+            raise refused[-1]
+    found = _by_name(*chosen)
+    if launched:
+        return [_launched(pair, requests) for pair in found]
+    given = requests[0]
+    numbers = {name: int(value) for name, value in given.defines.items() if re.fullmatch(r"\d{1,18}", value)}
+    threads = math.prod(dimensions(given.block, "--block", numbers)) if given.block else None
+    shared = number(given.shared, "--shared", numbers) if given.shared else 0
+    return [replace(pair, threads=threads, shared=shared) for pair in found]
+
+
+def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
+    """Return the kernels of both sides by name, those of the new side first; one that alone is left on each side is
+    taken for one kernel that was renamed."""
+    found = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
+    gone = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
+    fresh = [pair for pair in found if pair.old is None]
+    if len(gone) == len(fresh) == 1:
+        renamed = replace(fresh[0], name=f"{gone[0].name} -> {fresh[0].name}", old=gone[0].old)
+        return [renamed if pair is fresh[0] else pair for pair in found]
+    return [*found, *gone]
+
+
+def _launched(pair: Pair, requests: Sequence[UserRequest]) -> Pair:
+    """Return a pair with the block and the dynamic shared memory of its launch, the new side's where it has one."""
+    (case,) = _series(pair.new or pair.old, requests[1 if pair.new else 0]).cases
+    return replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
+
+
+def _series(chosen: Chosen | None, request: UserRequest) -> Series:
+    """Return the launch of one kernel of a side."""
+    assert chosen is not None
+    return plan.build([replace(request, kernels=(chosen.name_asked,))])
+
+
+# Compiling -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Task:
+    """All kernels of both sides on one architecture."""
+
+    old: Side
+    new: Side
+    pairs: tuple[Pair, ...]
+    arch: str
+
+
+def compare_code(
+    old: Side,
+    new: Side,
+    pairs: Sequence[Pair],
+    architectures: Sequence[str],
+    progress: Callable[[int, str], None] = lambda done, arch: None,
+) -> list[CodeDifference]:
+    """Return how each kernel differs on each architecture, kernels in the order of the pairs.
+
+    Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
+    the toolchain keeps what they made. progress: called with how many architectures are done, and the next one.
+
+    Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
+    """
+    tasks = [_Task(old, new, tuple(pairs), arch) for arch in architectures]
+    found = []
+    progress(0, architectures[0])
+    with children.spread(_one_architecture, tasks, min(len(tasks), children.processors())) as results:
+        for done, made in enumerate(results, 1):
+            found.append(made)
+            progress(done, architectures[min(done, len(tasks) - 1)])
+    return [made[at] for at in range(len(pairs)) for made in found]
+
+
+def _one_architecture(task: _Task) -> list[CodeDifference]:
+    old = _compiled(task.old, [pair.old for pair in task.pairs if pair.old], task.arch)
+    new = _compiled(task.new, [pair.new for pair in task.pairs if pair.new], task.arch)
+    return [diff.difference(pair, task.arch, (task.old, old), (task.new, new)) for pair in task.pairs]
+
+
+def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
+    """Return by expression what a compiler made of each kernel, or why it refused.
+
+    Where it refuses the file, each kernel is compiled without the others: one that is not for an architecture does not
+    take them with it.
+    """
+
+    def compiled(text: str, names: Sequence[str]) -> Compiled:
+        own = side.source
+        return compiler.compile_cubin(
+            text, own.name, arch=arch, defines=side.defines, include_dirs=own.folders, names=names, std=own.std
+        )
+
+    names = list(dict.fromkeys(kernel.expression for kernel in kernels))
+    try:
+        return dict.fromkeys(names, compiled(side.source.text, names)) if names else {}
+    except CompilerError as error:
+        if len(names) == 1:
+            return {names[0]: error}
+    found: dict[str, Made] = {}
+    for kernel in kernels:
+        try:
+            found[kernel.expression] = compiled(without_kernels(side.source.text, {kernel.name}), [kernel.expression])
+        except CompilerError as error:
+            found[kernel.expression] = error
+    return found
+
+
+# Counting ------------------------------------------------------------------------------------------------------------
+
+
+def count(
+    found: Sequence[CodeDifference],
+    sides: tuple[Side, Side],
+    requests: Sequence[UserRequest],
+    pairs: Sequence[Pair],
+    listener: Listener,
+    *,
+    demanded: bool,
+) -> list[CodeDifference]:
+    """Return the differences with the counts of simulated launches, where the code differs.
+
+    Architectures with the same code on both sides count the same: the first of them is simulated. What the simulator
+    lacks is told in the record or, where a gate asks for the counts (`demanded`), raised as UnsupportedFeature.
+    """
+    by_name = {pair.name: pair for pair in pairs}
+    known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
+    counted = []
+    for each in found:
+        if each.verdict in ("same", "unsupported"):
+            counted.append(each)
+            continue
+        pair = by_name[each.kernel]
+        key = (each.kernel, each.old.sha256 if each.old else None, each.new.sha256 if each.new else None)
+        if key not in known:
+            launched = ((each.old, pair.old, requests[0]), (each.new, pair.new, requests[1]))
+            simulate = partial(_simulated, arch=each.arch, demanded=demanded, listener=listener)
+            known[key] = [simulate(chosen, request) if there else None for there, chosen, request in launched]
+        counted.append(diff.counted(each, sides, *known[key]))
+    return counted
+
+
+def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
+    """Return the result of one launch in the simulator of an architecture."""
+    series = _series(chosen, request)
+    device = Choice("sim", architecture=arch)
+    launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)
+    try:
+        launch.collect()
+    except (UnsupportedFeature, NoRoom) as error:  # others of the architectures may have it
+        if demanded:
+            raise
+        return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))
+    return launch.file.results[0]
