@@ -100,9 +100,7 @@ class Remote:
 
     def __init__(self, machine: Machine, access: MemoryOp, address: Array, mask: Array | None, size: int) -> None:
         chunk = machine.chunk
-        lanes = machine.lanes() if mask is None else broadcast(mask, chunk.shape)
-        if chunk.root is not None:
-            lanes = lanes & chunk.root
+        lanes = chunk.real(machine.mask if mask is None else mask)
         rows, offset, known = resolve(machine, address)
         misaligned = lanes & (offset & (size - 1) != 0)
         if misaligned.any():
@@ -157,7 +155,7 @@ class Arrivals:
 
 def wait(machine: Machine, op: Op, number: int, mask: Array | None) -> None:
     """Let lanes pass the barrier of their cluster, or park them."""
-    lanes = machine.chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+    lanes = machine.chunk.real(mask)
     over = machine.arrivals.over(machine, lanes)
     left = lanes & ~over
     if over.any():
@@ -175,7 +173,7 @@ def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
             rows = np.isin(found.cluster, found.cluster[rows])
         gone = machine.chunk.real(machine.exited) & rows[:, None]
         if gone.any():
-            machine.hazards.early_exit(machine, op, gone, 0)
+            machine.hazards.ended(machine, op, gone)
     machine.arrivals.waited = machine.arrivals.waited + over
     machine.arrive(following, machine.union(over, over))
     machine.shared_races.barrier()
@@ -196,10 +194,10 @@ def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last:
         if not isinstance(barrier, ClusterBarrier):
             left.append((following, mask, op, barrier))
             continue
-        lanes = machine.chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+        lanes = machine.chunk.real(mask)
         over = machine.arrivals.over(machine, lanes)
         if last:
-            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], machine.exited, "deadlock")
+            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
             over = lanes
         rest = lanes & ~over
         if over.any():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.memory import Region
 from cudabench.simulator.values import Array, broadcast
 
@@ -157,19 +158,13 @@ class HeapRegion(Region):
         bad = self.heap.outside(np.where(far, 0, address - self.base), access.size)
         bad = (bad | far) & mask
         if bad.any():
-            chunk = machine.chunk
-            lanes = broadcast(bad, chunk.shape)
-            if machine.mask is not None:
-                lanes = lanes & machine.mask
-            place = int(np.argmax(lanes))
-            block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
-            offset = int(broadcast(address, chunk.shape).reshape(-1)[place]) - self.base
+            lanes = machine.chunk.lanes(bad) & machine.lanes()
+            offset = int(broadcast(address, lanes.shape).flat[np.argmax(lanes)]) - self.base
             # Of an access that begins inside, its first byte beyond counts.
             inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
             kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
-            verb = {"load": "reads", "store": "writes", "atomic": "updates"}[access.kind]
-            text = f"thread {thread} of block {block} {verb} {access.size} bytes at {where}."
-            machine.hazards.add(kind, access.location, int(np.count_nonzero(lanes)), block, thread, text)
+            text = f"{VERBS[access.kind]} {access.size} bytes at {where}"
+            machine.hazards.report(machine, kind, access.location, lanes, text)
         return mask & ~bad
 
 

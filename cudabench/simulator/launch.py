@@ -322,7 +322,8 @@ def run_placed(
     if aliased:
         place = next((one.location for one in code.accesses if one.space == "shared"), None)
         if place is not None:
-            machine.hazards.same_memory(place, machine.chunk, aliased)
+            first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
+            machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed

@@ -176,9 +176,7 @@ class Machine:
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
-        if self.mask is None:
-            return np.ones(self.chunk.shape, dtype=bool)
-        return broadcast(self.mask, self.chunk.shape)
+        return self.chunk.lanes(self.mask)
 
     def first_value(self, index: int) -> int:
         """Return what the first lane has in a 32-bit register, for values that all lanes share."""
@@ -189,7 +187,7 @@ class Machine:
         """Note an atomic of the lanes of a mask on global memory."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
-        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        lanes = chunk.real(mask)
         blocks = self.global_races.grid_races.numbers(chunk)
         chosen = np.flatnonzero(lanes)
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
@@ -496,9 +494,7 @@ class Machine:
         if scope == WARP:
             self.parted[place] = WARP
         elif place not in self.parted:
-            every: Array = np.ones((1, 1), bool)
-            ways = [broadcast(every if way is None else way, self.chunk.shape).any(axis=1) for way in (yes, no)]
-            if (ways[0] & ways[1]).any():
+            if (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
                 self.parted[place] = BLOCK
 
     def branch_table(self, op: Op, number: int, mask: Array | None) -> None:

@@ -49,6 +49,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"s{bits}": dtype for bits, dtype in SIGNED.items()},
 }  # fmt: skip
 
+_EVERY: Array = np.ones((1, 1), dtype=bool)
+_EVERY.flags.writeable = False
+
 
 class Chunk:
     """A box of blocks that run together: `origin` and `extent` in blocks (x, y, z), `block` in threads (x, y, z)."""
@@ -88,9 +91,13 @@ class Chunk:
         self.turned = (False, False, False)  # along which axes the blocks stand the other way round
         self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
-    def real(self, mask: Array) -> Array:
+    def lanes(self, mask: Array | None) -> Array:
+        """Return a mask (None: of all) over all lanes of the chunk; read it only."""
+        return broadcast(_EVERY if mask is None else mask, self.shape)
+
+    def real(self, mask: Array | None) -> Array:
         """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
-        lanes = broadcast(mask, self.shape)
+        lanes = self.lanes(mask)
         return lanes if self.root is None else lanes & self.root
 
     def block_index(self, number: int) -> tuple[int, int, int]:

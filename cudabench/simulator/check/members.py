@@ -63,7 +63,7 @@ def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
         gone = ended & (words[:, :, None] >> LANES & np.uint32(1)).astype(bool)
         if gone.any():
             if warp_barrier:
-                machine.hazards.early_exit(machine, op, gone.reshape(chunk.shape), 0)
+                machine.hazards.ended(machine, op, gone.reshape(chunk.shape))
             else:
                 machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
     return who
@@ -77,8 +77,7 @@ def ended_in_part(machine: Machine) -> Array | None:
     if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
         chunk = machine.chunk
         lanes = chunk.real(exited).reshape(chunk.blocks, chunk.warps, 32)
-        every = np.broadcast_to(True if chunk.root is None else chunk.root, chunk.shape)
-        alive = (every.reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
+        alive = (chunk.real(None).reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
         part = lanes & alive
         machine.ended_in_part = exited, part if part.any() else None
     return machine.ended_in_part[1]

@@ -293,7 +293,7 @@ class Waits:
         for op, lanes in stuck:
             if op.line.group and op.line.line in told:
                 continue  # one thread of the block waits for the grid, the others for that thread
-            machine.hazards.barrier(machine, op, lanes, others, machine.exited)
+            machine.hazards.barrier(machine, op, lanes, others)
         for number, mask in machine.waiting.items():
             machine.mask = mask
             op = code.blocks[number].ops[0]
@@ -344,18 +344,10 @@ class Waits:
 
     def tell(self, found: Op | None, op: Op, lanes: Array) -> None:
         """Record that lanes wait at an op, or, where there is none, go round a loop."""
-        machine = self.machine
-        chunk = machine.chunk
-        count, place = first_lane(lanes, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        who = f"thread {thread} of block {block}"
-        if found is None:
-            machine.hazards.add(
-                "endless-loop", op.line, count, block, thread,
-                f"{who} goes round a loop that nothing ends: what its condition depends on does not change.",
-            )  # fmt: skip
-            return
-        machine.hazards.add("deadlock", op.line, count, block, thread, f"{who} {self.words(op, place)}")
+        kind, text = "endless-loop", "goes round a loop that nothing ends: what its condition depends on does not change"
+        if found is not None:
+            kind, text = "deadlock", self.words(op, first_lane(lanes, self.machine.chunk)[1])
+        self.machine.hazards.report(self.machine, kind, op.line, lanes, text)
 
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
@@ -393,12 +385,12 @@ class Waits:
         if region is not None and region.base == machine.grid_barrier:
             return (
                 f"waits at the barrier of the grid for ever: {self.ended_block()}. Let all threads of the grid come to "
-                "it, and put the condition around the work."
+                "it, and put the condition around the work"
             )
         if op.opcode == "mbarrier":
-            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
+            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}"
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
-        return f"{does} {name}, which stays {number}: {nobody}."
+        return f"{does} {name}, which stays {number}: {nobody}"
 
 
 _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
@@ -406,7 +398,7 @@ _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to 
 
 def real(mask: Array | None, chunk: Chunk) -> Array:
     """Return a mask as bools (blocks, threads) of the lanes that there are."""
-    return chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+    return chunk.real(mask)
 
 
 def by_place(parked: list[tuple[int, Any, Op, Any]], chunk: Chunk) -> dict[tuple[int, int], Array]:

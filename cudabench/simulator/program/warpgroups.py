@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-
 from cudabench.simulator.program.code import Block, Op, Run
 
 if TYPE_CHECKING:
@@ -123,11 +121,7 @@ def _reporting(op: Op, run: Run, kind: str, text: str) -> Run:
     """Return what runs an op and records its fault."""
 
     def reporting(machine: Machine) -> None:
-        chunk = machine.chunk
-        place = int(np.argmax(machine.lanes()))
-        block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
-        count = int(np.count_nonzero(machine.lanes()))
-        machine.hazards.add(kind, op.line, count, block, thread, f"thread {thread} of block {block} {text}.")
+        machine.hazards.report(machine, kind, op.line, machine.lanes(), text)
         run(machine)
 
     return reporting
