@@ -493,9 +493,8 @@ class Machine:
         place = op.line.file, op.line.line
         if scope == WARP:
             self.parted[place] = WARP
-        elif place not in self.parted:
-            if (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
-                self.parted[place] = BLOCK
+        elif place not in self.parted and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
+            self.parted[place] = BLOCK
 
     def branch_table(self, op: Op, number: int, mask: Array | None) -> None:
         """Send lanes through a branch table."""

@@ -344,7 +344,10 @@ class Waits:
 
     def tell(self, found: Op | None, op: Op, lanes: Array) -> None:
         """Record that lanes wait at an op, or, where there is none, go round a loop."""
-        kind, text = "endless-loop", "goes round a loop that nothing ends: what its condition depends on does not change"
+        kind, text = (
+            "endless-loop",
+            "goes round a loop that nothing ends: what its condition depends on does not change",
+        )
         if found is not None:
             kind, text = "deadlock", self.words(op, first_lane(lanes, self.machine.chunk)[1])
         self.machine.hazards.report(self.machine, kind, op.line, lanes, text)
