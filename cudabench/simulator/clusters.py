@@ -6,11 +6,12 @@ and else 1 more than a rank in the cluster, as `mapa` makes it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.launchable import MAX_CLUSTER
+from cudabench.simulator.check.grid_races import AGAINST, Trail
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, broadcast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 RANK_SHIFT = 24
 REMOTE = 1 << RANK_SHIFT
+WIDTH = 2  # bytes of a granule in which blocks may meet
 
 
 class Members:
@@ -211,17 +213,26 @@ def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last:
 # Races between the blocks of a cluster -------------------------------------------------------------------------------
 
 
+class Used(NamedTuple):
+    """An access of blocks, `who`, to the shared memory of those in some rows, by bytes."""
+
+    access: MemoryOp
+    rows: Array
+    offset: Array
+    who: Array
+    size: int
+
+
 class ClusterRaces:
     """Races between blocks over the shared memory of one of them, from one barrier of the cluster to the next."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.entries: list[tuple[MemoryOp, Array, Array, Array, int]] = []
-        self.remote = False
+        self.start()
 
     def start(self) -> None:
         """Begin a chunk."""
-        self.entries = []
+        self.entries: list[Used] = []
         self.remote = False
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
@@ -231,7 +242,7 @@ class ClusterRaces:
         who, _ = np.nonzero(lanes)
         rows, offset = rows[lanes], offset[lanes]
         self.remote = self.remote or bool((rows != who).any())
-        self.entries.append((access, rows, offset, who, size))
+        self.entries.append(Used(access, rows, offset, who, size))
 
     def barrier(self) -> None:
         """Examine the interval, where any block has used another's memory."""
@@ -239,47 +250,33 @@ class ClusterRaces:
         self.start()
         if not remote:
             return
-        width = 2
-        machine = self.machine
-        granules = machine.shared.shape[1] // width
-        total = granules * machine.chunk.blocks
-        # By granule: the block that wrote it, or used it, -1 for none, -2 for several; and the entry that did.
-        wrote, used = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
-        updated: Array = np.ones(total, bool)  # by atomics alone
-        seen: Array = np.full(total, -1, np.int64)
+        granules = self.machine.shared.shape[1] // WIDTH
+        trail = Trail(granules * self.machine.chunk.blocks)
         for number, (access, rows, offset, who, size) in enumerate(entries):
-            count = max(1, size // width)
-            places = (rows * granules + offset // width)[:, None] + np.arange(count)
-            places, blocks = places.reshape(-1), np.repeat(who, count)
-            bad = (used[places] != -1) & (used[places] != blocks)
-            if access.kind == "load":
-                bad &= wrote[places] != -1
-            if access.kind == "atomic":
-                bad &= ~updated[places]
+            count = max(1, size // WIDTH)
+            places = ((rows * granules + offset // WIDTH)[:, None] + np.arange(count)).reshape(-1)
+            blocks = np.repeat(who, count) + 1
+            found = [trail.others(kind, places, blocks) for kind in AGAINST[access.kind]]
+            bad = np.logical_or.reduce([others for others in found if others is not None] or [np.False_])
             if bad.any():
-                self.report(entries, number, places, blocks, int(np.argmax(bad)), int(bad.sum()), seen, granules, width)
+                at = int(np.argmax(bad))
+                self.report(entries[: number + 1], int(bad.sum()), int(who[at // count]), int(places[at]))
                 return
-            used[places] = np.where((used[places] == -1) | (used[places] == blocks), blocks, -2)
-            if access.kind != "load":
-                wrote[places] = blocks
-            updated[places] &= access.kind == "atomic"
-            seen[places] = number
+            trail.leave(access.kind, places, blocks, number, None)
 
-    def report(
-        self, entries: Any, number: int, places: Array, blocks: Array, at: int, count: int, seen: Array, granules: int,
-        width: int,
-    ) -> None:  # fmt: skip
-        """Record a race by two entries of the log."""
-        machine = self.machine
-        access, other = entries[number][0], entries[int(seen[places[at]])]
-        owner, offset = divmod(int(places[at]), granules)
-        hits = np.flatnonzero((other[1] == owner) & (other[2] // width <= offset))
-        rival = int(other[3][hits[-1]]) if hits.size else owner
-        block = machine.chunk.block_index(int(blocks[at]))
-        name = machine.hazards.places.shared(offset * width, access.width, access.location.line)
+    def report(self, entries: list[Used], count: int, mine: int, place: int) -> None:
+        """Record a race of a block, by the last entry of the log, with what another did to the granule before."""
+        machine, access = self.machine, entries[-1].access
+        owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)
+        for other in reversed(entries[:-1]):
+            last = other.offset // WIDTH + max(1, other.size // WIDTH)
+            hit = (other.rows == owner) & (other.offset // WIDTH <= granule) & (granule < last) & (other.who != mine)
+            if hit.any() and other.access.kind in AGAINST[access.kind]:
+                break
+        block, rival, memory = map(machine.chunk.block_index, (mine, int(other.who[hit][-1]), owner))
+        name = machine.hazards.places.shared(granule * WIDTH, access.width, access.location.line)
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
-            f"block {block} and block {machine.chunk.block_index(rival)} of a cluster both use {name} of block "
-            f"{machine.chunk.block_index(owner)}, and one of them writes (line {other[0].location.line}): put a "
-            "cluster barrier between.",
+            f"block {block} and block {rival} of a cluster both use {name} of block {memory}, and one of them writes "
+            f"(line {other.access.location.line}): put a cluster barrier between.",
         )  # fmt: skip
