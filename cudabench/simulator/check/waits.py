@@ -25,6 +25,7 @@ from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.isa.mbarrier import lacks
 from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
+from cudabench.simulator.program.flow import closure
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -204,8 +205,7 @@ class Waits:
         """
         key = frozenset(self.blocks)
         if key not in self.needed:
-            blocks = [self.machine.code.blocks[number] for number in key]
-            ops = [op for block in blocks for op in (*block.ops, block.terminator) if op is not None]
+            ops = [op for number in key for op in self.machine.code.blocks[number].every]
             found: set[int] = set()
             for op in ops:
                 if op.kind != "plain" or op.opcode in WRITERS:
@@ -213,12 +213,7 @@ class Waits:
                     found.update(index for index in (op.guard, op.selector) if index >= 0)
                 if op.barrier is not None and op.barrier.count is not None:
                     found.add(op.barrier.count)
-            before = -1
-            while len(found) > before:
-                before = len(found)
-                for op in ops:
-                    if not found.isdisjoint(op.defs):
-                        found.update(op.uses)
+            found = closure(found, [(op.defs, op.uses) for op in ops])
             clock = any(op.opcode == "clock" and not found.isdisjoint(op.defs) for op in ops)
             self.needed[key] = None if clock else frozenset(found)
         return self.needed[key]
@@ -338,8 +333,7 @@ class Waits:
 
     def loop(self, number: int) -> Op:
         """Return an op of a block of code that names its line, the last that has one."""
-        block = self.machine.code.blocks[number]
-        ops = [op for op in (*block.ops, block.terminator) if op is not None]
+        ops = self.machine.code.blocks[number].every
         return next((op for op in reversed(ops) if op.line.line), ops[-1])
 
     def tell(self, found: Op | None, op: Op, lanes: Array) -> None:

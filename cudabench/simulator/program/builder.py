@@ -7,14 +7,14 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import debug_info, ptx
-from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
+from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site, target
 from cudabench.simulator.program.code import (
     CLUSTER_WORDS,
     GRID_BARRIER,
@@ -24,9 +24,7 @@ from cudabench.simulator.program.code import (
     AccessKind,
     Block,
     BoundedAccess,
-    Cached,
     Code,
-    Load,
     MemoryInstruction,
     Op,
     Refuse,
@@ -47,7 +45,7 @@ from cudabench.simulator.program.flow import (
     written_memory,
 )
 from cudabench.simulator.program.order import rank
-from cudabench.simulator.program.polls import Places, Poll, StrongLoad, mark_polls
+from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -57,12 +55,13 @@ from cudabench.simulator.program.ptx import (
     Negated,
     Operand,
     Symbol,
-    Vector,
 )
 from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
 if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.isa.opcodes import Registered
     from cudabench.simulator.machine import Machine
 
 
@@ -96,19 +95,6 @@ Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
 
-class Opcodes(Protocol):
-    """Where a builder finds how to build an instruction, and a call of a function that the simulator supplies."""
-
-    @property
-    def syscalls(self) -> Mapping[str, BuildCall]:
-        """The builders of calls, by the name of the function."""
-        ...
-
-    def find(self, ins: Instruction) -> Build:
-        """Return the builder of an instruction. Raises Refuse where there is none."""
-        ...
-
-
 class Frame:
     """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
 
@@ -124,7 +110,7 @@ class Frame:
 class Builder:
     """Turns a kernel's instructions into ops; the builders of instructions call its `source`, `target`, `address`..."""
 
-    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Opcodes) -> None:
+    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
         self.module = module
         self.kernel = module.functions[name]
         self.symbols = symbols
@@ -152,10 +138,10 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
-        self.cached: list[tuple[Cached, int]] = []  # loads through the read-only cache, and where their addresses are
+        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache, and where their addresses are
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
-        self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
-        self.strong: Poll | None = None  # of the instruction that is being built, where it is a strong load
+        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # with the registers of address and results
+        self.strong: MemoryOp | None = None  # of the instruction that is being built, where it is a strong load
         self.strong_loads: list[StrongLoad] = []
         self.signed: set[int] = set()  # the ops that do, by identity
         self.signs = False  # whether the instruction that is being built may let other blocks go on that wait
@@ -264,13 +250,9 @@ class Builder:
         """Return the register of a special register or of a variable's address."""
         name = symbol.name
         base, _, axis = name.partition(".")
-        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS:
-            if name not in self.special:
-                self.special[name] = self.new(32, Affine(0))
-            return self.special[name]
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if base in CLUSTER_WORDS:
+        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
             if name not in self.special:
                 one = base == "%is_explicit_cluster"
                 self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
@@ -288,8 +270,7 @@ class Builder:
             # `steps` counts the whole block already.
             machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
 
-        op = Op(run, "plain", self.ins.location)
-        op.line, op.opcode, op.defs, op.pointer = self.ins.location, "clock", (index,), 0
+        op = Op(run, "plain", self.ins.location, "clock", defs=(index,), pointer=0)
         self.stream.append(op)
         self.clocks.append((op, before))
         return index
@@ -325,9 +306,7 @@ class Builder:
             else:
                 machine.put(index, machine.array(pointer, UNSIGNED[64]) + np.uint64(offset))
 
-        op = Op(run, "plain", self.ins.location)
-        op.opcode, op.defs, op.uses, op.pointer = "add", (index,), (pointer,), 1
-        self.stream.append(op)
+        self.stream.append(Op(run, "plain", self.ins.location, "add", defs=(index,), uses=(pointer,), pointer=1))
         return index
 
     def variable(self, name: str) -> int:
@@ -589,11 +568,9 @@ class Builder:
             self.stream.append(called.entry)
             self.inline(frame)
             self.stream.append(frame.end)
-            op = Op(None, "return", called.function.location)
-            op.opcode = "ret"
-            self.stream.append(op)
+            self.returns[called.entry] = Op(None, "return", called.function.location, "ret")
+            self.stream.append(self.returns[called.entry])
             done.append(called.entry)
-            self.returns[called.entry] = op
         for called in self.shared_functions.values():
             if called.entry in self.returns:
                 self.returns[called.entry].labels = tuple(site.after for site in self.sites if called in site.callees)
@@ -680,13 +657,24 @@ class Builder:
                 f"{remedy(feature)}."
             )
 
-        op = Op(run, "plain", ins.location)
-        op.line, op.opcode = ins.location, ins.opcode
-        op.defs = tuple(self.defs)
+        self.finish(ins, Op(run, "plain", ins.location))
+
+    def finish(self, ins: Instruction, op: Op) -> None:
+        """Append an instruction's op with its guard and the registers that were named for it."""
+        op.line, op.opcode, op.defs = ins.location, ins.opcode, tuple(self.defs)
         if ins.guard is not None:
             op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
         op.uses = tuple(self.uses)
         self.stream.append(op)
+
+    def skip(self, ins: Instruction, label: str) -> None:
+        """Append a branch past what a guarded instruction stands for, where its guard does not hold."""
+        if ins.guard is not None:
+            guard, _ = self.predicate(Symbol(ins.guard))
+            op = Op(
+                None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,), labels=(label,)
+            )
+            self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
@@ -696,8 +684,7 @@ class Builder:
             self.call(ins)
             return
         if ins.opcode == "ret" and self.frame.suffix:
-            op = Op(None, "branch", ins.location)
-            op.labels = (self.frame.end,)
+            op = Op(None, "branch", ins.location, labels=(self.frame.end,))
         else:
             built = self.opcodes.find(ins)(self, ins)
             if built is None:
@@ -705,45 +692,31 @@ class Builder:
             op = built if isinstance(built, Op) else Op(built, "plain", ins.location)
         if ins.opcode != "ret":
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
-        op.line, op.opcode = ins.location, ins.opcode
-        op.defs, op.address, op.offset = tuple(self.defs), self.address_register, self.address_offset
+        op.address, op.offset = self.address_register, self.address_offset
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
-        if ins.guard is not None:
-            guard, _ = self.predicate(Symbol(ins.guard))
-            op.guard, op.inverted = guard, ins.inverted
-        op.uses = tuple(self.uses)
+        self.finish(ins, op)
         if self.kept:
             self.note_slot(ins, op)
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))
-        self.stream.append(op)
         if self.signs and self.strong_loads:  # others may go ahead of what comes next, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # a label that no source has
 
     def call(self, ins: Instruction) -> None:
         """Append a call: the callee's ops with its parameters bound."""
-        operands = list(ins.operands)
-        results: tuple[Operand, ...] = ()
-        if isinstance(operands[0], Vector):
-            results = operands.pop(0).items  # type: ignore[union-attr]
-        name = operands[0].name if isinstance(operands[0], Symbol) else ""
-        arguments = operands[1].items if len(operands) > 1 and isinstance(operands[1], Vector) else ()
-        if self.register(name) is not None:
-            candidates = self.calls.candidates(self.frame.function, self.prototype(operands))
+        called = target(ins, self.frame.function)
+        name, results, arguments = called.function, called.results, called.arguments
+        if name is None:
+            candidates = self.calls.candidates(self.frame.function, called.prototype)
             callees = [self.shared_functions[one.name] for one in candidates]
-            self.enter(ins, callees, self.source(operands[0], "b64"), results, arguments)
+            self.enter(ins, callees, self.source(called.operand, "b64"), results, arguments)
             return
         if name in _REFUSED_CALLS:
             raise Refuse(_REFUSED_CALLS[name])
         function = self.module.functions.get(name)
         if name in self.opcodes.syscalls and (function is None or function.body is None):
-            op = self.opcodes.syscalls[name](self, results, arguments)
-            op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
-            op.opcode = "call"
-            if ins.guard is not None:
-                op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
-            self.stream.append(op)
+            self.finish(ins, self.opcodes.syscalls[name](self, results, arguments))
             return
         if function is None or function.body is None:
             raise Refuse(f"a call of {name}, which has no body in this PTX")
@@ -752,12 +725,7 @@ class Builder:
             return
         self.frames += 1
         frame = Frame(function, f"~{self.frames}")
-        if ins.guard is not None:
-            op = Op(None, "branch", ins.location)
-            op.labels = (frame.end,)
-            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
-            op.uses = tuple(self.uses)
-            self.stream.append(op)
+        self.skip(ins, frame.end)
         copies: list[tuple[Operand, str]] = []
         for formal, actual in (
             *zip(function.parameters, arguments, strict=True),
@@ -788,12 +756,6 @@ class Builder:
             self.defs = []
             self.move(self.target(actual), frame.registers[formal_name], ins.location)
 
-    @staticmethod
-    def prototype(operands: Sequence[Operand]) -> str:
-        """Return the name of the prototype of a call through a pointer."""
-        last = operands[-1]
-        return last.name.partition("@")[0] if len(operands) > 1 and isinstance(last, Symbol) else ""
-
     def enter(
         self, ins: Instruction, callees: Sequence[Shared], selector: int,
         results: tuple[Operand, ...], arguments: tuple[Operand, ...],
@@ -806,28 +768,21 @@ class Builder:
         writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
         if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
             raise Refuse("a call through a pointer to functions that return a struct in different pieces")
-        if ins.guard is not None:
-            op = Op(None, "branch", ins.location)
-            op.labels = (past,)
-            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
-            op.uses = (op.guard,)
-            self.stream.append(op)
+        self.skip(ins, past)
         pointer = self.stack_pointer
-        push = Op(lambda machine: machine.stack.push(machine, site, pointer), "plain", ins.location)
-        push.opcode, push.uses, push.defs, push.pointer = "call", (pointer,), (pointer,), 0
-        self.stream.append(push)
+
+        def push(machine: Machine) -> None:
+            machine.stack.push(machine, site, pointer)
+
+        self.stream.append(Op(push, "plain", ins.location, "call", uses=(pointer,), defs=(pointer,), pointer=0))
         for callee in callees:
             for formal, actual in zip(callee.function.parameters, arguments, strict=False):
                 self.bind(callee, formal, actual, ins.location)
-        call = Op(None, "call", ins.location)
-        call.opcode, call.site, call.selector = "call", site, selector
+        call = Op(None, "call", ins.location, "call", site=site, selector=selector)
         call.labels = (*(one.entry for one in callees), after)
         call.uses = () if selector < 0 else (selector,)
-        self.stream.append(call)
-        self.stream.append(after)
-        pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location)
-        pop.opcode = "call"
-        self.stream.append(pop)
+        pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location, "call")
+        self.stream += [call, after, pop]
         for result in results:
             name = self.param_name(result.name) if isinstance(result, Symbol) else None
             if name is None:
@@ -865,9 +820,7 @@ class Builder:
         def run(machine: Machine) -> None:
             machine.put(target, composed(machine, bits, parts))
 
-        op = Op(run, "plain", location)
-        op.defs, op.uses = (target,), tuple(slot for slot, _, _ in parts)
-        self.stream.append(op)
+        self.stream.append(Op(run, "plain", location, defs=(target,), uses=tuple(slot for slot, _, _ in parts)))
 
     def move(self, target: int, source: int, location: Location) -> None:
         """Append target = source."""
@@ -875,9 +828,7 @@ class Builder:
         def run(machine: Machine) -> None:
             machine.put(target, machine.registers[source])
 
-        op = Op(run, "plain", location)
-        op.defs, op.uses = (target,), (source,)
-        self.stream.append(op)
+        self.stream.append(Op(run, "plain", location, defs=(target,), uses=(source,)))
 
 
 def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:

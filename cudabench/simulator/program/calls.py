@@ -41,23 +41,31 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
 
 
 class Target(NamedTuple):
-    """What a call instruction calls: a function's name, or None and the name of a prototype."""
+    """What a call instruction calls: a function's name, or None and the name of a prototype.
+
+    operand: what names it, a register or the function.
+    """
 
     function: str | None
     prototype: str
+    operand: ptx.Operand
+    results: tuple[ptx.Operand, ...]
+    arguments: tuple[ptx.Operand, ...]
 
 
 def target(ins: Instruction, function: Function) -> Target:
     """Return what a call of a function calls."""
-    operands = list(ins.operands)
-    if isinstance(operands[0], Vector):
-        operands.pop(0)
-    name = operands[0].name if isinstance(operands[0], Symbol) else ""
+    first, *operands = ins.operands
+    results: tuple[ptx.Operand, ...] = ()
+    if isinstance(first, Vector):
+        results, (first, *operands) = first.items, operands
+    arguments = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+    name = first.name if isinstance(first, Symbol) else ""
     base, at, scope = name.partition("@")
-    if name in function.registers or base.rstrip("0123456789") + at + scope + "<>" in function.registers:
-        last = operands[-1]
-        return Target(None, last.name.partition("@")[0] if len(operands) > 1 and isinstance(last, Symbol) else "")
-    return Target(name, "")
+    if name not in function.registers and base.rstrip("0123456789") + at + scope + "<>" not in function.registers:
+        return Target(name, "", first, results, arguments)
+    last = operands[-1] if operands else None
+    return Target(None, last.name.partition("@")[0] if isinstance(last, Symbol) else "", first, results, arguments)
 
 
 class Calls:

@@ -142,8 +142,7 @@ class Program:
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
         blocks = self.code(kernel).blocks
-        ops = (op for block in blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ())))
-        return tuple(sorted({op.line.ptx_line for op in ops} - {0}))
+        return tuple(sorted(frozenset[int]().union(*(block.lines for block in blocks)) - {0}))
 
     def unsupported(self, kernel: str) -> tuple[Unsupported, ...]:
         """Return every feature that a kernel uses and the simulator lacks, in the order of the source."""

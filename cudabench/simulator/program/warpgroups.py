@@ -59,7 +59,7 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
             if op.run is not None:
                 op.run = _reporting(op, op.run, kind, text)
         if found:
-            blocks[number].runs = [op.run for op in blocks[number].ops if op.run is not None]
+            blocks[number].decoded()
 
 
 def _merged(one: State, other: State) -> State:
