@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -25,16 +24,14 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.memory import PARAMETER_WINDOW, AddressSpace, Region
+from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.schedule import Schedule
-from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
-from cudabench.simulator.textures import FIRST_HANDLE, Texture
-from cudabench.simulator.values import Key
+from cudabench.simulator.values import Index3, Key
 from cudabench.symbols import plain_name
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -52,18 +49,16 @@ def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static: int, dynamic: int) -> None:
     """Raise LaunchError for a launch that no GPU would take (CUDA C++ Programming Guide, "Compute Capabilities")."""
+    for what, of, sides, limits in (("block", "threads", block, MAX_BLOCK), ("grid", "blocks", grid, MAX_GRID)):
+        for axis, value, limit in zip("xyz", sides, limits, strict=True):
+            if value > limit:
+                raise LaunchError(f"a {what} of {value} {of} in {axis} is over the limit of {limit}.")
     threads = block[0] * block[1] * block[2]
-    for axis, value, limit in zip("xyz", block, MAX_BLOCK, strict=True):
-        if value > limit:
-            raise LaunchError(f"a block of {value} threads in {axis} is over the limit of {limit}.")
     if threads > MAX_THREADS_PER_BLOCK:
         raise LaunchError(
             f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of "
             f"{MAX_THREADS_PER_BLOCK}."
         )
-    for axis, value, limit in zip("xyz", grid, MAX_GRID, strict=True):
-        if value > limit:
-            raise LaunchError(f"a grid of {value} blocks in {axis} is over the limit of {limit}.")
     if static > MAX_STATIC_SHARED:
         raise LaunchError(f"{static} bytes of static shared memory are over the limit of {MAX_STATIC_SHARED}.")
     if dynamic < 0 or static + dynamic > MAX_SHARED:
@@ -116,7 +111,7 @@ def run(
     kernel: str,
     grid: int | Sequence[int],
     block: int | Sequence[int],
-    arguments: Sequence[Any],
+    arguments: Sequence[Any] | Placed,
     *,
     shared_bytes: int = 0,
     names: Sequence[str] | None = None,
@@ -140,6 +135,7 @@ def run(
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
     bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a
     null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or a pointer to one.
+    Or all of them as their kernel finds them, `Placed` in an address space already.
     cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names:
     the parameters' names for messages.
     budget, seconds: vector steps and time after which the launch is stopped.
@@ -168,150 +164,34 @@ def run(
     if isinstance(program, str):
         program = load(program)
     code = program.code(kernel)
-    entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
-    if len(arguments) != len(entry.parameters):
-        raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
-    titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
-    if len(titles) != len(arguments):
-        raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
-    space = program.space()
-    if first_slot:
-        space.skip_to(first_slot)
-    rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
-    mapped = [
-        (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
-    ]
-    fetched = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Texture)]
-    inside = [(title, array) for value in arguments if isinstance(value, Struct) for _, title, array in value.pointers]
-    addresses = place_arrays(
-        space,
-        [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
-        + rows
-        + mapped
-        + fetched
-        + inside,
-        tuple(beside.items()) if beside else (),
-    )
-    maps: dict[int, Mapped] = {}
-    raw = bytearray(code.parameter_bytes)
-    textures: dict[int, Texture] = {}
-    for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
-        if isinstance(value, Texture):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is a texture or surface, but the kernel's parameter has {parameter.size} "
-                    "bytes."
-                )
-            handle = FIRST_HANDLE + 16 * len(textures)
-            textures[handle] = replace(value, name=title, base=addresses[id(value.array)])
-            piece = handle.to_bytes(8, "little")
-        elif isinstance(value, TensorMap):
-            piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
-        elif isinstance(value, Rows):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is an array of pointers, but the kernel's parameter has {parameter.size} "
-                    "bytes."
-                )
-            table = value.table(addresses[id(value.array)])
-            piece = space.place(f"the pointers to the rows of {title}", table, False).base.to_bytes(8, "little")
-        elif isinstance(value, np.ndarray):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
-                )
-            piece = addresses[id(value)].to_bytes(8, "little")
-        else:
-            value = value.pointing(addresses) if isinstance(value, Struct) else value
-            piece = scalar_bytes(value, parameter, title)
-        offset = code.parameter_offsets[parameter.name]
-        raw[offset : offset + parameter.size] = piece
+    check_bounds(kernel, program.module.functions[kernel], block3)
+    together = _cluster(kernel, program.module, grid3, cluster)
     recorder = None
-    if trace:
-        recorder = Recorder(space, addresses, arguments, trace if isinstance(trace, tuple) else None)
-    placed = Placed(space, bytes(raw), textures, maps)
-    return run_placed(
-        program, kernel, grid3, block3, placed, shared_bytes=shared_bytes, budget=budget, seconds=seconds,
-        recorder=recorder, progress=progress, merged=merged, footprint=footprint, sample=sample, cluster=cluster,
-        declared=declared, between=between, schedule=schedule,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
-    parameters, and what their handles of textures and tensor maps stand for."""
-
-    space: AddressSpace
-    parameters: bytes
-    textures: dict[int, Texture] = field(default_factory=dict)
-    maps: dict[int, Mapped] = field(default_factory=dict)
-
-
-def run_placed(
-    program: Program,
-    kernel: str,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    placed: Placed,
-    *,
-    shared_bytes: int = 0,
-    budget: int | None = None,
-    seconds: float | None = None,
-    recorder: Recorder | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    merged: Mapping[int, tuple[int, int]] | None = None,
-    footprint: bool = False,
-    sample: int | None = None,
-    cluster: Sequence[int] | None = None,
-    declared: Declared | None = None,
-    between: Between | None = None,
-    schedule: str | None = None,
-) -> Report:
-    """Launch a kernel whose arguments lie in an address space already, as `run` does otherwise."""
-    code, space = program.code(kernel), placed.space
-    check_launch(grid, block, code.static_shared, shared_bytes)
-    check_bounds(kernel, program.module.functions[kernel], block)
-    together = _cluster(kernel, program.module, grid, cluster)
-    parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(placed.parameters, dtype=np.uint8), False)
-    barrier = 0
-    if code.cooperative:
-        threads = int(np.prod(np.array([*grid, *block], dtype=object)))
-        if threads > MAX_RESIDENT:
-            raise LaunchError(
-                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more "
-                "than any GPU holds; let each thread do more."
-            )
-        barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
+    if isinstance(arguments, Placed):
+        placed = arguments
+    else:
+        space = program.space()
+        space.skip_to(first_slot)
+        placed = place_arguments(code, space, arguments, names, beside or {})
+        if trace:
+            recorder = Recorder(space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+    barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
-    plan = program.plans.plan(code, grid, block, shared_bytes, whole, sample, together, order_of_blocks)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
-        recorder.watch = (x + grid[0] * (y + grid[1] * z), recorder.watch[1])
-    issued = {}
-    for number, access in enumerate(code.accesses):
-        if merged and access.location.ptx_line in merged:
-            issued[number] = merged[access.location.ptx_line]
+        recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
+    lines = {number: access.location.ptx_line for number, access in enumerate(code.accesses)}
+    issued = {number: merged[line] for number, line in lines.items() if line in merged} if merged else {}
     machine = Machine(
-        plan,
-        space,
-        parameters,
-        budget or DEFAULT_BUDGET,
-        recorder,
-        progress,
-        issued,
-        seconds,
-        placed.textures,
-        declared,
-        between,
+        plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, declared, between, barrier
     )
-    machine.grid_barrier, machine.tensor_maps = barrier, placed.maps
     if footprint:
-        machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
-    if plan.blocks == math.prod(grid) and Shares.fit(code, plan.blocks):
+        machine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
+    if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks):
         machine.shares = Shares(code, plan.blocks)
     try:
         machine.run()
@@ -324,16 +204,37 @@ def run_placed(
         if place is not None:
             first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
             machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
+    return _report(code, machine, recorder)
+
+
+def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
+    """Return the address of the barrier of a launch that synchronises its grid, 0 for any other.
+
+    Raises LaunchError for more threads than run at once.
+    """
+    if not code.cooperative:
+        return 0
+    threads = math.prod((*grid, *block))
+    if threads > MAX_RESIDENT:
+        raise LaunchError(
+            f"kernel {code.name} synchronises its grid, so all blocks must run at once: {threads} threads are more "
+            "than any GPU holds; let each thread do more."
+        )
+    return space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
+
+
+def _report(code: Code, machine: Machine, recorder: Recorder | None) -> Report:
+    """Return what a launch that has ended did."""
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
+    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(code, machine), machine.detours)
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, plan.layout, executed, _turns(code, machine), machine.detours)},
-        branches(code, executed, plan), _contended(code, machine), _footprint(machine),
-        None if machine.shares is None else machine.shares.imbalance(grid),
+        {code.name: lines}, branches(code, executed, machine.plan), _contended(code, machine), _footprint(machine),
+        None if machine.shares is None else machine.shares.imbalance(machine.grid),
     )  # fmt: skip
 
 

@@ -33,13 +33,13 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.masks import MOST_BYTES, joined, parted
-from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
+from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
 from cudabench.simulator.schedule import Turns
 from cudabench.simulator.stack import Stack
-from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
@@ -60,27 +60,28 @@ class Machine:
     def __init__(
         self,
         plan: Plan,
-        space: AddressSpace,
-        parameters: Region,
+        placed: Placed,
         budget: int,
         trace: Recorder | None = None,
         progress: Callable[[int, int], None] | None = None,
         merged: Mapping[int, tuple[int, int]] | None = None,
         seconds: float | None = None,
-        textures: Mapping[int, Texture] | None = None,
         declared: Declared | None = None,
         between: Between | None = None,
+        grid_barrier: int = 0,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
-        self.space, self.parameters = space, parameters
+        self.space = placed.space
+        given = np.frombuffer(placed.parameters, dtype=np.uint8)
+        self.parameters = Region("the parameters", PARAMETER_WINDOW, given, False)
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged or {})
         self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
-        self.hazards = Hazards(plan.code, space, plan.shared_size, declared, between)
+        self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
         self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
         self.instructions = 0
         # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
@@ -88,9 +89,9 @@ class Machine:
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
-        self.textures = textures or {}  # by handle
+        self.textures = placed.textures  # by handle
         self.surface_writes: dict[int, Array] = {}  # by where the array lies: which bytes the launch wrote to a surface
-        self.tensor_maps: dict[int, Any] = {}  # by handle
+        self.tensor_maps = placed.maps  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
         self.watch: Waits | None = None  # a look whether the launch ever ends
@@ -100,7 +101,7 @@ class Machine:
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
-        self.grid_barrier = 0  # the address of what a cooperative launch has
+        self.grid_barrier = grid_barrier  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
         self.keep: Container[int] = frozenset()
