@@ -13,7 +13,7 @@ import numpy as np
 from cudabench.launchable import MAX_CLUSTER
 from cudabench.simulator.check.grid_races import AGAINST, Trail
 from cudabench.simulator.program.code import Barrier, Op
-from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, broadcast
+from cudabench.simulator.values import Array, Chunk, Index3, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -54,28 +54,6 @@ def members(machine: Machine) -> Members | None:
     if key not in known:
         known[key] = Members(machine.chunk, dims)
     return known[key]
-
-
-def special(machine: Machine, name: str) -> Value:
-    """Return what a special register of clusters holds."""
-    chunk = machine.chunk
-    dims = machine.plan.cluster or (1, 1, 1)
-    base, _, axis = name.partition(".")
-    place = "xyz".find(axis) if axis else 0
-    if base == "%is_explicit_cluster":
-        return machine.plan.cluster is not None
-    if base == "%cluster_nctaid":
-        return Affine(dims[place])
-    if base == "%cluster_nctarank":
-        return Affine(dims[0] * dims[1] * dims[2])
-    if base == "%nclusterid":
-        return Affine(chunk.grid[place] // dims[place])
-    if base == "%cluster_ctarank":
-        found = members(machine)
-        return Affine(0) if found is None else found.rank.reshape(-1, 1).astype(np.uint32)
-    block = chunk.block_indices()[place].reshape(-1, 1)
-    part = block // dims[place] if base == "%clusterid" else block % dims[place]
-    return part.astype(np.uint32)
 
 
 def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
@@ -178,8 +156,7 @@ def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
             machine.hazards.ended(machine, op, gone)
     machine.arrivals.waited = machine.arrivals.waited + over
     machine.arrive(following, machine.union(over, over))
-    machine.shared_races.barrier()
-    machine.global_races.barrier()
+    machine.end_interval()
     machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
     machine.cluster_races.barrier()
     machine.departures.passed()

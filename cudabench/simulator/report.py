@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import add
 from typing import Any, NamedTuple
 
 from cudabench.simulator.count.footprint import Footprint
@@ -79,45 +80,27 @@ class Access(NamedTuple):
 
     def times(self, factor: float) -> Access:
         """Return the counts of so many times as many requests, rounded."""
-
-        def grown(count: int | None) -> int | None:
-            return None if count is None else round(count * factor)
-
-        return self._replace(
-            requests=round(self.requests * factor),
-            sectors=grown(self.sectors),
-            ideal_sectors=grown(self.ideal_sectors),
-            wavefronts=grown(self.wavefronts),
-            ideal_wavefronts=grown(self.ideal_wavefronts),
-            merged=round(self.merged * factor),
-            reloads=round(self.reloads * factor),
-            patterns=tuple(
-                each._replace(
-                    requests=round(each.requests * factor),
-                    pieces=round(each.pieces * factor),
-                    ideal=round(each.ideal * factor),
-                )
-                for each in self.patterns
-            ),
+        counts = {name: count for name in _COUNTS if (count := getattr(self, name)) is not None}
+        patterns = (
+            each._replace(
+                requests=round(each.requests * factor),
+                pieces=round(each.pieces * factor),
+                ideal=round(each.ideal * factor),
+            )
+            for each in self.patterns
         )
+        grown = {name: round(count * factor) for name, count in counts.items()}
+        return self._replace(patterns=tuple(patterns), **grown)
 
     def plus(self, other: Access) -> Access:
         """Return the sum of two launches' accesses with one key."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _COUNTS}
+        sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+        patterns = by_pattern((*self.patterns, *other.patterns))
+        return self._replace(patterns=patterns, step=self.step or other.step, **sums)
 
-        def add(x: int | None, y: int | None) -> int | None:
-            return None if x is None or y is None else x + y
 
-        return self._replace(
-            requests=self.requests + other.requests,
-            sectors=add(self.sectors, other.sectors),
-            ideal_sectors=add(self.ideal_sectors, other.ideal_sectors),
-            wavefronts=add(self.wavefronts, other.wavefronts),
-            ideal_wavefronts=add(self.ideal_wavefronts, other.ideal_wavefronts),
-            merged=self.merged + other.merged,
-            reloads=self.reloads + other.reloads,
-            patterns=by_pattern((*self.patterns, *other.patterns)),
-            step=self.step or other.step,
-        )
+_COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads")
 
 
 def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
@@ -171,15 +154,9 @@ class Executed(NamedTuple):
     zero_warps: int = 0
     zero_lanes: int = 0
 
-    def plus(
-        self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0, turns: int = 0, waiting: int = 0,
-        taking: int = 0, zero_warps: int = 0, zero_lanes: int = 0,
-    ) -> Executed:  # fmt: skip
+    def plus(self, *counts: int, **named: int) -> Executed:
         """Return the sum."""
-        return Executed(
-            self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted, self.turns + turns,
-            self.waiting + waiting, self.taking + taking, self.zero_warps + zero_warps, self.zero_lanes + zero_lanes,
-        )  # fmt: skip
+        return Executed(*map(add, self, Executed(*counts, **named)))
 
 
 class Branch(NamedTuple):
@@ -205,11 +182,8 @@ class Branch(NamedTuple):
 
     def plus(self, other: Branch) -> Branch:
         """Return the sum of two launches' records of one line."""
-        return Branch(
-            self.file, self.line, self.executions + other.executions, self.parted + other.parted,
-            self.lanes + other.lanes, self.taken + other.taken, self.instructions + other.instructions,
-            self.threads + other.threads, self.loop or other.loop, self.by_data or other.by_data,
-        )  # fmt: skip
+        told = self.loop or other.loop, self.by_data or other.by_data
+        return Branch._make((*self[:2], *map(add, self[2:8], other[2:8]), *told))
 
 
 class Imbalance(NamedTuple):

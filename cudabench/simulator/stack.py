@@ -67,7 +67,18 @@ class Stack:
         top = machine.array(pointer, INT64)
         need = max(callee.frame for callee in site.callees)
         if need:
-            machine.need_local(int(top.max()) + need)
+            self._need_local(machine, int(top.max()) + need)
+
+    @staticmethod
+    def _need_local(machine: Machine, nbytes: int) -> None:
+        """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
+        chunk, local = machine.chunk, machine.local
+        if local is None or local.shape[0] != chunk.blocks:
+            local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
+        if local.shape[2] < nbytes:
+            more = -(-2 * nbytes // 16) * 16 - local.shape[2]
+            local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
+        machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
     def pop(self, machine: Machine, site: Site) -> None:
         """Give the active lanes back what they saved at a call."""

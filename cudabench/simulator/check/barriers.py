@@ -116,8 +116,7 @@ class Barriers:
         if passing.any():
             self.way.append((RELEASED, passing))
         if some or not spinning:
-            machine.shared_races.barrier()
-            machine.global_races.barrier()
+            machine.end_interval()
         return some
 
     def together(self, entries: list[Parked]) -> bool:
@@ -134,8 +133,7 @@ class Barriers:
             self.turns_differ(op, self.chunk.lanes(mask))
         self.passed(op)
         self.go_on(following, mask, barrier)
-        machine.shared_races.barrier()
-        machine.global_races.barrier()
+        machine.end_interval()
         return True
 
     def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:

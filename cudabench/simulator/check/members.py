@@ -81,3 +81,48 @@ def ended_in_part(machine: Machine) -> Array | None:
         part = lanes & alive
         machine.ended_in_part = exited, part if part.any() else None
     return machine.ended_in_part[1]
+
+
+def missing(machine: Machine, op: Op) -> Array | None:
+    """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
+    if not machine.ready and not machine.waiting and not machine.parked:
+        return None
+    chunk = machine.chunk
+    shape = chunk.blocks, chunk.warps, 32
+    here = machine.lanes()
+    assert op.members is not None
+    named = op.members(machine)
+    if named is None:
+        needed = np.broadcast_to(here.reshape(shape).any(axis=2, keepdims=True), shape)
+    else:
+        words = np.where(here, broadcast(named, chunk.shape), np.uint32(0)).reshape(shape)
+        union = np.bitwise_or.reduce(words, axis=2)
+        needed = (union[:, :, None] >> LANES & np.uint32(1)).astype(bool)
+    absent: Array = chunk.real(needed.reshape(chunk.shape) & ~here)
+    if machine.exited is not None:
+        absent = absent & ~machine.exited
+    return absent if absent.any() else None
+
+
+def reconsider(machine: Machine) -> bool:
+    """Let lanes go on that waited for others of their warps, all of whom are there by now or have ended; return
+    whether there are any."""
+    found = False
+    mask, warps = machine.mask, machine._warps
+    for number in [*machine.waiting]:
+        machine.mask, machine._warps = machine.waiting[number], -1
+        lanes = machine.lanes()
+        absent = missing(machine, machine.code.blocks[number].ops[0])
+        if absent is None:
+            machine.arrive(number, machine.waiting.pop(number))
+            found = True
+            continue
+        held = absent.reshape(machine.chunk.blocks, machine.chunk.warps, 32).any(axis=2).repeat(32, axis=1)
+        free = machine.chunk.real(lanes & ~held)
+        if free.any() and number not in machine.ready:
+            machine.waiting[number] = machine.chunk.real(lanes & held)
+            machine.ready[number] = free
+            machine.loose.add(number)
+            found = True
+    machine.mask, machine._warps = mask, warps
+    return found

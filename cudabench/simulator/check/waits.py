@@ -19,6 +19,7 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.check.members import missing, reconsider
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
@@ -235,7 +236,7 @@ class Waits:
     def all_rest(self) -> None:
         """All lanes that can run have come back. Let those at barriers go on whose barrier is complete, or end it."""
         machine = self.machine
-        if machine.reconsider():
+        if reconsider(machine):
             return
         together = self.same_places()
         waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
@@ -292,9 +293,9 @@ class Waits:
         for number, mask in machine.waiting.items():
             machine.mask = mask
             op = code.blocks[number].ops[0]
-            missing = machine.missing(op)
-            if missing is not None:
-                machine.hazards.elsewhere_in_mask(machine, op, missing)
+            absent = missing(machine, op)
+            if absent is not None:
+                machine.hazards.elsewhere_in_mask(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
 
     def reads_global(self) -> bool:
