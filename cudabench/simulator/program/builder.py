@@ -6,7 +6,7 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,16 @@ import numpy as np
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import debug_info, ptx
-from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site, target
+from cudabench.simulator.program.calls import (
+    Calls,
+    Frame,
+    Shared,
+    Site,
+    append_shared,
+    call,
+    find_saved,
+    functions_first,
+)
 from cudabench.simulator.program.code import (
     CLUSTER_WORDS,
     GRID_BARRIER,
@@ -22,7 +31,6 @@ from cudabench.simulator.program.code import (
     SHARED_BIT,
     SYMBOL_BIT,
     AccessKind,
-    Block,
     BoundedAccess,
     Code,
     MemoryInstruction,
@@ -51,7 +59,6 @@ from cudabench.simulator.program.ptx import (
     Immediate,
     Instruction,
     Label,
-    Location,
     Negated,
     Operand,
     Symbol,
@@ -65,17 +72,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-_REFUSED_CALLS = {
-    "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
-    "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
-    "__cudaCDP2LaunchDeviceV2": "dynamic parallelism", "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
-    **dict.fromkeys(
-        ("cudaDeviceSynchronize", "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent",
-         "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventDestroy"), "dynamic parallelism"
-    ),
-    "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
-    "cudaCGSynchronize": "grid sync (cooperative groups)",
-}  # fmt: skip
 _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
 _SPECIAL_WORDS = (
     "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
@@ -93,18 +89,6 @@ DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known on
 
 Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
-
-
-class Frame:
-    """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
-
-    def __init__(self, function: ptx.Function, suffix: str) -> None:
-        self.function = function
-        self.suffix = suffix
-        self.registers: dict[str, int] = {}
-        self.params: dict[str, str] = {}
-        self.variables = {variable.name: variable for variable in function.variables}
-        self.end = f"end{suffix}"
 
 
 class Builder:
@@ -480,7 +464,7 @@ class Builder:
     def build(self) -> Code:
         """Decode the kernel with all that it calls."""
         self.inline(self.frame)
-        entries = self.append_shared()
+        entries = append_shared(self)
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
@@ -508,7 +492,7 @@ class Builder:
         blocks = cut_blocks(self.stream, self.kernel.location)
         places = rank(blocks)
         if entries:
-            places = self.functions_first(blocks, places)
+            places = functions_first(self, blocks, places)
         for block, place in zip(blocks, places, strict=True):
             block.rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
@@ -525,7 +509,7 @@ class Builder:
         )
         find_live_registers(blocks)
         if entries:
-            self.find_saved(blocks)
+            find_saved(self, blocks)
         watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
         return Code(
@@ -550,78 +534,6 @@ class Builder:
         strong = {id(op) for op, _ in self.strong_loads}
         ops = (op for op in self.stream if isinstance(op, Op) and op.opcode in ("ld", "st") and op.address >= 0)
         return {id(op) for op in ops if id(op) not in strong and found[op.address] & local}
-
-    def append_shared(self) -> list[str]:
-        """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
-        if not self.sites:
-            return []
-        self.stream.append(Op(None, "exit", self.kernel.location))
-        done: list[str] = []
-        while missing := [one for site in self.sites for one in site.callees if one.entry not in done]:
-            called = self.activation = missing[0]
-            frame = Frame(called.function, called.suffix)
-            for formal in called.function.parameters:
-                if formal.space == "":
-                    raise PtxError(f"{called.function.name} takes its arguments in registers and cannot be shared.")
-                frame.params[formal.name] = f"{formal.name}{called.suffix}"
-            frame.params.update((result.name, RESULT) for result in called.function.results)
-            self.stream.append(called.entry)
-            self.inline(frame)
-            self.stream.append(frame.end)
-            self.returns[called.entry] = Op(None, "return", called.function.location, "ret")
-            self.stream.append(self.returns[called.entry])
-            done.append(called.entry)
-        for called in self.shared_functions.values():
-            if called.entry in self.returns:
-                self.returns[called.entry].labels = tuple(site.after for site in self.sites if called in site.callees)
-        return done
-
-    def functions_first(self, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
-        """Return the places of blocks so that each function's come before those of its callers.
-
-        Lanes that are in functions are to come back before those go on that wait for them.
-        """
-        owner = [len(self.shared_functions)] * len(blocks)
-        for number, called in self.segments(blocks):
-            owner[number] = called.number
-        found = [0] * len(blocks)
-        for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
-            found[number] = place
-        return found
-
-    def segments(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
-        """Yield (number of a block, the shared function that it is of)."""
-        starts: dict[int, Shared] = {}
-        for block in blocks:
-            end = block.terminator
-            if end is not None and end.kind == "call" and end.site is not None:
-                starts.update(zip(end.targets, end.site.callees, strict=False))
-        called = None
-        for block in blocks:
-            called = starts.get(block.number, called)
-            if called is not None:
-                yield block.number, called
-
-    def find_saved(self, blocks: Sequence[Block]) -> None:
-        """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
-        written = 0
-        for number, called in self.segments(blocks):
-            if called.recursive:
-                for op in blocks[number].ops:
-                    for index in op.defs:
-                        written |= 1 << index
-        for index in (self.stack_pointer, *self.slots.get(RESULT, {}).values()):
-            written &= ~(1 << index)
-        for block in blocks:
-            end = block.terminator
-            if end is not None and end.kind == "call" and end.site is not None:
-                site = end.site
-                site.back = end.targets[-1]
-                if site.recursive:
-                    needed = blocks[site.back].live & written
-                    site.saved = (
-                        *(index for index in range(len(self.widths)) if needed >> index & 1), self.stack_pointer
-                    )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
         """Append a function's ops to the stream; those without a line of the source have that of the call."""
@@ -681,7 +593,7 @@ class Builder:
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
         self.strong, self.signs = None, False
         if ins.opcode == "call":
-            self.call(ins)
+            call(self, ins)
             return
         if ins.opcode == "ret" and self.frame.suffix:
             op = Op(None, "branch", ins.location, labels=(self.frame.end,))
@@ -702,139 +614,3 @@ class Builder:
         if self.signs and self.strong_loads:  # others may go ahead of what comes next, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # a label that no source has
-
-    def call(self, ins: Instruction) -> None:
-        """Append a call: the callee's ops with its parameters bound."""
-        called = target(ins, self.frame.function)
-        name, results, arguments = called.function, called.results, called.arguments
-        if name is None:
-            candidates = self.calls.candidates(self.frame.function, called.prototype)
-            callees = [self.shared_functions[one.name] for one in candidates]
-            self.enter(ins, callees, self.source(called.operand, "b64"), results, arguments)
-            return
-        if name in _REFUSED_CALLS:
-            raise Refuse(_REFUSED_CALLS[name])
-        function = self.module.functions.get(name)
-        if name in self.opcodes.syscalls and (function is None or function.body is None):
-            self.finish(ins, self.opcodes.syscalls[name](self, results, arguments))
-            return
-        if function is None or function.body is None:
-            raise Refuse(f"a call of {name}, which has no body in this PTX")
-        if name in self.calls.recursive:
-            self.enter(ins, [self.shared_functions[name]], -1, results, arguments)
-            return
-        self.frames += 1
-        frame = Frame(function, f"~{self.frames}")
-        self.skip(ins, frame.end)
-        copies: list[tuple[Operand, str]] = []
-        for formal, actual in (
-            *zip(function.parameters, arguments, strict=True),
-            *zip(function.results, results, strict=True),
-        ):
-            shared = self.param_name(actual.name) if isinstance(actual, Symbol) else None
-            if shared is not None:
-                frame.params[formal.name] = shared
-            elif formal.space == "":
-                # Old style: registers as formal parameters.
-                index = self.new(ptx.BITS[formal.type], Affine(0))
-                frame.registers[formal.name] = index
-                if any(formal is result for result in function.results):
-                    copies.append((actual, formal.name))
-                else:
-                    self.move(index, self.source(actual, formal.type), ins.location)
-            else:
-                # A literal or a register for a formal in .param space.
-                frame.params[formal.name] = f"{formal.name}{frame.suffix}"
-                index = self.slot(frame.params[formal.name], 0, formal.size * 8)
-                if any(formal is result for result in function.results):
-                    raise Refuse("a call that mixes registers and .param results")
-                self.move(index, self.source(actual, formal.type), ins.location)
-        self.inline(frame)
-        self.stream.append(frame.end)
-        self.ins = ins
-        for actual, formal_name in copies:
-            self.defs = []
-            self.move(self.target(actual), frame.registers[formal_name], ins.location)
-
-    def enter(
-        self, ins: Instruction, callees: Sequence[Shared], selector: int,
-        results: tuple[Operand, ...], arguments: tuple[Operand, ...],
-    ) -> None:  # fmt: skip
-        """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
-        number = len(self.sites)
-        past, after = f"past#{number}", f"after#{number}"
-        site = Site(after, callees, [self.calls.addresses[one.function.name] for one in callees], self.activation)
-        self.sites.append(site)
-        writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
-        if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
-            raise Refuse("a call through a pointer to functions that return a struct in different pieces")
-        self.skip(ins, past)
-        pointer = self.stack_pointer
-
-        def push(machine: Machine) -> None:
-            machine.stack.push(machine, site, pointer)
-
-        self.stream.append(Op(push, "plain", ins.location, "call", uses=(pointer,), defs=(pointer,), pointer=0))
-        for callee in callees:
-            for formal, actual in zip(callee.function.parameters, arguments, strict=False):
-                self.bind(callee, formal, actual, ins.location)
-        call = Op(None, "call", ins.location, "call", site=site, selector=selector)
-        call.labels = (*(one.entry for one in callees), after)
-        call.uses = () if selector < 0 else (selector,)
-        pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location, "call")
-        self.stream += [call, after, pop]
-        for result in results:
-            name = self.param_name(result.name) if isinstance(result, Symbol) else None
-            if name is None:
-                raise Refuse("a call through a pointer, or of a recursive function, that returns in a register")
-            for offset, width in writes:
-                self.move(self.slot(name, offset, width), self.slot(RESULT, offset, width), ins.location)
-        if ins.guard is not None:
-            self.stream.append(past)
-
-    def bind(self, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
-        """Append what gives a shared function's parameter its value."""
-        into = f"{formal.name}{callee.suffix}"
-        name = self.param_name(actual.name) if isinstance(actual, Symbol) else None
-        if name is None:
-            bits = formal.size * 8
-            self.move(self.slot(into, 0, bits), self.source(actual, formal.type), location)
-            return
-        have = dict(self.slots.get(name, {}))
-        for start, bits in callee.reads[formal.name]:
-            target = self.slot(into, start, bits)
-            if (start, bits) in have:
-                self.move(target, have[start, bits], location)
-                continue
-            parts = [
-                (slot, width, (offset - start) * 8)
-                for (offset, width), slot in have.items()
-                if offset < start + bits // 8 and offset + width // 8 > start
-            ]
-            if parts:
-                self.compose(target, bits, parts, location)
-
-    def compose(self, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location) -> None:
-        """Append target = pieces of registers: (register, its bits, to what bit it goes)."""
-
-        def run(machine: Machine) -> None:
-            machine.put(target, composed(machine, bits, parts))
-
-        self.stream.append(Op(run, "plain", location, defs=(target,), uses=tuple(slot for slot, _, _ in parts)))
-
-    def move(self, target: int, source: int, location: Location) -> None:
-        """Append target = source."""
-
-        def run(machine: Machine) -> None:
-            machine.put(target, machine.registers[source])
-
-        self.stream.append(Op(run, "plain", location, defs=(target,), uses=(source,)))
-
-
-def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of at most 64 bits from pieces: (register, its bits, to what bit it goes)."""
-    total: Value = np.uint64(0)
-    for slot, width, shift in parts:
-        part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)
-        total = total | (part << np.uint64(shift) if shift >= 0 else part >> np.uint64(-shift))
-    return total.astype(UNSIGNED[bits])
