@@ -6,7 +6,7 @@ and else 1 more than a rank in the cluster, as `mapa` makes it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -133,16 +133,23 @@ class Arrivals:
         return lanes & (least[:, None] > self.waited)
 
 
-def wait(machine: Machine, op: Op, number: int, mask: Array | None) -> None:
-    """Let lanes pass the barrier of their cluster, or park them."""
+def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: bool = False) -> bool:
+    """Let lanes pass the barrier of their cluster, or park them; return whether any passed.
+
+    last: nothing else can move any more, so that who waits in vain goes on, with a hazard.
+    """
     lanes = machine.chunk.real(mask)
-    over = machine.arrivals.over(machine, lanes)
+    over = lanes if last else machine.arrivals.over(machine, lanes)
+    if last:
+        machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
     left = lanes & ~over
-    if over.any():
-        go_on(machine, op, number + 1, over)
+    passed = bool(over.any())
+    if passed:
+        go_on(machine, op, following, over)
     if left.any():
         assert op.barrier is not None
-        machine.parked.append((number + 1, machine.union(left, left), op, op.barrier))
+        machine.parked.append((following, machine.union(left, left), op, op.barrier))
+    return passed
 
 
 def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
@@ -160,31 +167,6 @@ def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
     machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
     machine.cluster_races.barrier()
     machine.departures.passed()
-
-
-def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last: bool) -> list[Any] | None:
-    """Let parked lanes go on whose clusters have arrived; return what stays parked, None where nothing moved.
-
-    last: nothing else can move any more, so that who waits in vain goes on, with a hazard.
-    """
-    moved = False
-    left: list[Any] = []
-    for following, mask, op, barrier in entries:
-        if not isinstance(barrier, ClusterBarrier):
-            left.append((following, mask, op, barrier))
-            continue
-        lanes = machine.chunk.real(mask)
-        over = machine.arrivals.over(machine, lanes)
-        if last:
-            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
-            over = lanes
-        rest = lanes & ~over
-        if over.any():
-            moved = True
-            go_on(machine, op, following, over)
-        if rest.any():
-            left.append((following, machine.union(rest, rest), op, barrier))
-    return left if moved else None
 
 
 # Races between the blocks of a cluster -------------------------------------------------------------------------------

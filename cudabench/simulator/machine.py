@@ -563,7 +563,7 @@ class Machine:
         """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
         assert op.barrier is not None
         if isinstance(op.barrier, clusters.ClusterBarrier):
-            clusters.wait(self, op, number, yes)
+            clusters.wait(self, op, number + 1, yes)
             return
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from cudabench.simulator.count.footprint import Footprint
 from cudabench.simulator.count.patterns import Pattern
@@ -134,6 +135,15 @@ class Hazard(NamedTuple):
     instruction: int = 0
     between_blocks: bool = False
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What tells it from other hazards, in the order of the source."""
+        return self.file, self.line, self.kind
+
+    def plus(self, other: Hazard) -> Hazard:
+        """Return the first of two with the count of both."""
+        return self._replace(count=self.count + other.count)
+
 
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
@@ -179,6 +189,11 @@ class Branch(NamedTuple):
     threads: int
     loop: bool = False
     by_data: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from other branches, in the order of the source."""
+        return self[:2]
 
     def plus(self, other: Branch) -> Branch:
         """Return the sum of two launches' records of one line."""
@@ -261,54 +276,35 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
 
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
-    instructions, output, trace = 0, [], None
-    accesses: dict[tuple[Any, ...], Access] = {}
-    hazards: list[Hazard] = []
-    suspicions: list[Hazard] = []
+    reports = [*reports]
     executed: dict[str, list[Mapping[int, Executed]]] = {}
-    branches: dict[tuple[str, int], Branch] = {}
-    contended: list[Contended] = []
-    footprint: Footprint | None = None
-    imbalances = []
     for report in reports:
-        instructions += report.instructions
-        output.append(report.output)
-        trace = report.trace if trace is None else trace
-        for access in report.accesses:
-            have = accesses.get(access.key)
-            accesses[access.key] = access if have is None else have.plus(access)
-        hazards += report.hazards
-        suspicions += report.suspicions
-        contended += report.contended
-        if report.footprint is not None:
-            footprint = report.footprint if footprint is None else footprint.plus(report.footprint)
-        if report.imbalance is not None:
-            imbalances.append(report.imbalance)
-        for branch in report.branches:
-            known = branches.get(branch[:2])
-            branches[branch[:2]] = branch if known is None else branch.plus(known)
         for kernel, lines in report.executed.items():
             executed.setdefault(kernel, []).append(lines)
+    footprints = [report.footprint for report in reports if report.footprint is not None]
+    imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
-        instructions,
-        tuple(accesses[key] for key in sorted(accesses)),
-        _by_line(hazards),
-        "".join(output),
-        trace,
-        _by_line(suspicions),
+        sum(report.instructions for report in reports),
+        together(report.accesses for report in reports),
+        together(report.hazards for report in reports),
+        "".join(report.output for report in reports),
+        next((report.trace for report in reports if report.trace is not None), None),
+        together(report.suspicions for report in reports),
         {kernel: _summed(several) for kernel, several in executed.items()},
-        tuple(branches[key] for key in sorted(branches)),
-        tuple(contended),
-        footprint,
+        together(report.branches for report in reports),
+        tuple(chain.from_iterable(report.contended for report in reports)),
+        reduce(Footprint.plus, footprints) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
     )
 
 
-def _by_line(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
-    """Return one hazard for each kind and line, the first with the counts of all, in the order of the lines."""
-    found: dict[tuple[str, int, str], Hazard] = {}
-    for hazard in hazards:
-        key = (hazard.file, hazard.line, hazard.kind)
-        first = found.get(key)
-        found[key] = hazard if first is None else first._replace(count=first.count + hazard.count)
+Counts = TypeVar("Counts", Access, Branch, Hazard)
+
+
+def together(several: Iterable[Iterable[Counts]]) -> tuple[Counts, ...]:
+    """Return one record for all with the same key, in the order of the keys."""
+    found: dict[tuple[Any, ...], Counts] = {}
+    for record in chain.from_iterable(several):
+        have = found.get(record.key)
+        found[record.key] = record if have is None else have.plus(record)
     return tuple(found[key] for key in sorted(found))

@@ -74,18 +74,18 @@ class Barriers:
         machine = self.machine
         entries = machine.parked[:]
         machine.parked.clear()
-        left = clusters.release(machine, entries, last=False)
-        if left is not None:
-            machine.parked.extend(left)
-            return True
         of_clusters = [entry for entry in entries if isinstance(entry[3], clusters.ClusterBarrier)]
-        if of_clusters:
-            machine.parked.extend(of_clusters)
-            entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
-            if not entries:
-                if not spinning:
-                    machine.parked[:] = clusters.release(machine, of_clusters, last=True) or []
-                return False
+        entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
+        passed = [clusters.wait(machine, op, following, mask) for following, mask, op, _ in of_clusters]
+        if any(passed):
+            machine.parked.extend(entries)
+            return True
+        if not entries:
+            if not spinning:
+                machine.parked.clear()
+                for following, mask, op, _ in of_clusters:
+                    clusters.wait(machine, op, following, mask, last=True)
+            return False
         if self.together(entries):
             return True
         full = [self.chunk.lanes(mask) for _, mask, _, _ in entries]

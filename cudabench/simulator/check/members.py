@@ -22,23 +22,24 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
+# By opcode and modifier, "" for any other.
+_FUNCTIONS = {
+    "bar": {"": "__syncwarp"},
+    "barrier": {"": "__syncwarp"},
+    "shfl": {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync", "": "__shfl_sync"},
+    "vote": {"all": "__all_sync", "uni": "__uni_sync", "ballot": "__ballot_sync", "": "__any_sync"},
+    "match": {"all": "__match_all_sync", "": "__match_any_sync"},
+    "redux": {
+        "": "__reduce_add_sync",
+        **{mode: f"__reduce_{mode}_sync" for mode in ("min", "max", "and", "or", "xor")},
+    },
+}
+
+
 def function_name(ins: Instruction) -> str:
     """Return the CUDA C++ function of a warp-wide instruction of PTX."""
-    words = ins.modifiers
-    if ins.opcode in ("bar", "barrier"):
-        return "__syncwarp"
-    if ins.opcode == "shfl":
-        mode = next((word for word in words if word in ("up", "down", "bfly", "idx")), "idx")
-        return {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync"}.get(mode, "__shfl_sync")
-    if ins.opcode == "vote":
-        mode = next((word for word in words if word in ("all", "any", "uni", "ballot")), "any")
-        return f"__{mode}_sync"
-    if ins.opcode == "match":
-        return f"__match_{'all' if 'all' in words else 'any'}_sync"
-    if ins.opcode == "redux":
-        mode = next((word for word in words if word in ("add", "min", "max", "and", "or", "xor")), "add")
-        return f"__reduce_{mode}_sync"
-    return ins.opcode
+    names = _FUNCTIONS.get(ins.opcode, {"": ins.opcode})
+    return next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
 def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:

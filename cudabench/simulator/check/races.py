@@ -11,6 +11,7 @@ block, and its outcome remembered by what was logged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -35,6 +36,7 @@ LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
 
+@dataclass(slots=True, eq=False)
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
@@ -44,22 +46,15 @@ class LogEntry:
     a lock which they took without a fence, None for none.
     """
 
-    __slots__ = ("access", "address", "data", "groups", "key", "locked", "mask", "offset", "role")
-
-    def __init__(
-        self,
-        access: MemoryOp,
-        address: Affine | Array,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
-        key: Key | None,
-    ) -> None:
-        self.access, self.address, self.offset = access, address, offset
-        self.mask, self.data, self.key = mask, data, key
-        self.role = ""
-        self.locked: Array | None = None
-        self.groups: int | Array = 0
+    access: MemoryOp
+    address: Affine | Array
+    offset: int
+    mask: Array | None
+    data: Sequence[Value]
+    key: Key | None
+    role: str = ""
+    locked: Array | None = None
+    groups: int | Array = 0
 
 
 class WarpSync:

@@ -40,6 +40,8 @@ MOST_BYTES = 1 << 28  # of memory that is compared
 # What may write memory. All else only computes, reads, or sends lanes on their way.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
 SPACES = ("shared", "global", "local")
+_SHARED = frozenset(("global", "shared", "generic"))  # what other threads may write
+_NOTHING: tuple[frozenset[str], int] = frozenset(), 0
 
 
 class Waits:
@@ -154,8 +156,8 @@ class Waits:
         if number in self.rested and self.rested[number] is mask:
             return True
         chunk = self.machine.chunk
-        lanes = real(mask, chunk)
-        if (lanes & ~self.moved).any() or not (lanes == real(self.ready[number], chunk)).all():
+        lanes = chunk.real(mask)
+        if (lanes & ~self.moved).any() or not (lanes == chunk.real(self.ready[number])).all():
             return False
         if not self.same_state(number, lanes):
             return False
@@ -226,7 +228,7 @@ class Waits:
         for place, op in enumerate(ops):
             if op.address < 0 or op.opcode not in _WAITS or any(op.address in one.defs for one in ops[place:]):
                 continue
-            lanes = real(mask, machine.chunk)
+            lanes = machine.chunk.real(mask)
             if id(op) in self.seen:
                 lanes = lanes | self.seen[id(op)][1]
             self.seen[id(op)] = op, lanes, machine.registers[op.address]
@@ -240,7 +242,7 @@ class Waits:
             return
         together = self.same_places()
         waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
-        came = together and all(not (real(mask, machine.chunk) & ~self.moved).any() for mask in waits)
+        came = together and all(not (machine.chunk.real(mask) & ~self.moved).any() for mask in waits)
         if not came and machine.parked and machine.barriers.release(spinning=True):
             return
         if together:
@@ -253,8 +255,8 @@ class Waits:
         if machine.ready.keys() != self.ready.keys() or machine.waiting.keys() != self.waiting.keys():
             return False
         for number, mask in machine.waiting.items():
-            lanes = real(mask, chunk)
-            if not (lanes == real(self.waiting[number], chunk)).all() or not self.same_state(number, lanes):
+            lanes = chunk.real(mask)
+            if not (lanes == chunk.real(self.waiting[number])).all() or not self.same_state(number, lanes):
                 return False
         then, now = by_place(self.parked, chunk), by_place(machine.parked, chunk)
         if then.keys() != now.keys():
@@ -268,11 +270,11 @@ class Waits:
         """Record what every lane waits for, and end the launch. Raises BudgetExceeded."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
-        groups = [
-            (number, real(mask, chunk), self.waited_for(real(mask, chunk))) for number, mask in self.ready.items()
-        ]
-        places = [(number, lanes, found or self.loop(number)) for number, lanes, found in groups]
-        first = places[0][2]
+        places = []
+        for number, mask in self.ready.items():
+            found = self.waited_for(lanes := chunk.real(mask))
+            places.append((found, found or self.loop(number), lanes))
+        first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
             raise BudgetExceeded(
@@ -280,12 +282,18 @@ class Waits:
                 f"begun could write. The simulator runs {chunk.blocks} of these blocks at a time, in their order, and "
                 "no GPU promises to run more: use a smaller grid, or let blocks wait for earlier ones only."
             )
-        for (_, lanes, found), (_, _, op) in zip(groups, places, strict=True):
+        for found, op, lanes in places:
             machine.mask = lanes
-            self.tell(found, op, lanes)
-        stuck = [(op, real(mask, chunk)) for following, mask, op, _ in machine.parked if following >= 0]
-        others = [*stuck, *((op, lanes) for _, lanes, op in places)]
-        told = {op.line.line for _, _, op in places}
+            kind, text = (
+                "endless-loop",
+                "goes round a loop that nothing ends: what its condition depends on does not change",
+            )
+            if found is not None:
+                kind, text = "deadlock", self.words(op, first_lane(lanes, chunk)[1])
+            machine.hazards.report(machine, kind, op.line, lanes, text)
+        stuck = [(op, chunk.real(mask)) for following, mask, op, _ in machine.parked if following >= 0]
+        others = [*stuck, *((op, lanes) for _, op, lanes in places)]
+        told = {op.line.line for _, op, _ in places}
         for op, lanes in stuck:
             if op.line.group and op.line.line in told:
                 continue  # one thread of the block waits for the grid, the others for that thread
@@ -324,28 +332,16 @@ class Waits:
         found = [
             op
             for op, there, _ in self.seen.values()
-            if there[place] and not needed.isdisjoint(op.defs) and self.shared_with_others(op)
+            if there[place]
+            and not needed.isdisjoint(op.defs)
+            and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
         ]
         return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
-
-    def shared_with_others(self, op: Op) -> bool:
-        """Return whether an op reads what other threads may write."""
-        return not {"global", "shared", "generic"}.isdisjoint(self.kinds.get(op.line.ptx_line, (set(), 0))[0])
 
     def loop(self, number: int) -> Op:
         """Return an op of a block of code that names its line, the last that has one."""
         ops = self.machine.code.blocks[number].every
         return next((op for op in reversed(ops) if op.line.line), ops[-1])
-
-    def tell(self, found: Op | None, op: Op, lanes: Array) -> None:
-        """Record that lanes wait at an op, or, where there is none, go round a loop."""
-        kind, text = (
-            "endless-loop",
-            "goes round a loop that nothing ends: what its condition depends on does not change",
-        )
-        if found is not None:
-            kind, text = "deadlock", self.words(op, first_lane(lanes, self.machine.chunk)[1])
-        self.machine.hazards.report(self.machine, kind, op.line, lanes, text)
 
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
@@ -394,17 +390,11 @@ class Waits:
 _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
 
 
-def real(mask: Array | None, chunk: Chunk) -> Array:
-    """Return a mask as bools (blocks, threads) of the lanes that there are."""
-    return chunk.real(mask)
-
-
 def by_place(parked: list[tuple[int, Any, Op, Any]], chunk: Chunk) -> dict[tuple[int, int], Array]:
     """Return the parked lanes by where they go on and the barrier's instruction."""
     found: dict[tuple[int, int], Array] = {}
     for following, mask, op, _ in parked:
-        lanes = real(mask, chunk)
-        found[following, id(op)] = found[following, id(op)] | lanes if (following, id(op)) in found else lanes
+        found[following, id(op)] = chunk.real(mask) | found.get((following, id(op)), np.False_)
     return found
 
 

@@ -122,18 +122,12 @@ def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
                 f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}."
             )
         return raw
-    if isinstance(value, np.generic) and (
-        parameter.type[0] == "b" or (parameter.type[0] != "f") != (value.dtype.kind != "f")
-    ):
-        raw = value.tobytes()
-        if len(raw) == parameter.size and parameter.type[0] == "b":
-            return raw
     if isinstance(value, np.generic):
+        if parameter.type[0] == "b" and value.nbytes == parameter.size:
+            return value.tobytes()
         value = value.item()
-    if value is None:
-        value = 0
-    if isinstance(value, bool):
-        value = int(value)
+    if value is None or isinstance(value, bool):
+        value = int(value or 0)
     letter = _FORMATS.get(parameter.type)
     if letter is None or struct.calcsize("<" + letter) != parameter.size:
         if parameter.size in (1, 2, 4, 8) and isinstance(value, int):

@@ -98,6 +98,17 @@ class Op:
     pointer: int | None = None
     site: Site | None = None
 
+    def before(self, note: Run) -> None:
+        """Let something be noted each time before it runs."""
+        run = self.run
+        assert run is not None
+
+        def noting(machine: Machine) -> None:
+            note(machine)
+            run(machine)
+
+        self.run = noting
+
 
 @dataclass(slots=True, eq=False)
 class Block:

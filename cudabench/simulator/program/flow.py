@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
@@ -13,7 +14,6 @@ from cudabench.simulator.program.code import (
     Block,
     BoundedAccess,
     Op,
-    Run,
 )
 from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Location
@@ -117,7 +117,7 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
     for op in ops:
         read = tuple(sorted(undefined.intersection(op.uses)))
         if read and op.opcode not in _COPIES and op.run is not None:
-            op.run = _watched(op.run, read, op.line)
+            op.before(partial(_look, read, op.line))
     for block in blocks:
         block.decoded()
 
@@ -137,15 +137,10 @@ def closure(found: Iterable[int], steps: Sequence[tuple[Collection[int], Collect
 _COPIES = frozenset(("mov", "selp"))
 
 
-def _watched(run: Run, read: tuple[int, ...], line: Location) -> Run:
-    """Return what runs an op and notes where a register that it reads was never written."""
-
-    def watched(machine: Machine) -> None:
-        for index in read:
-            machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
-        run(machine)
-
-    return watched
+def _look(read: tuple[int, ...], line: Location, machine: Machine) -> None:
+    """Note where a register that an op reads was never written."""
+    for index in read:
+        machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
 
 
 def points_to(
