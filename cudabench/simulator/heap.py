@@ -90,7 +90,8 @@ class Heap:
                 if run is not None:
                     start = run[0]
                     run[0] += need
-                    self._forget(start, start + need)
+                    for old in [place for place in self._allocations if start <= place < start + need]:
+                        del self._allocations[old]  # freed ones, whose place is given again
             starts.append(start)
             if start >= 0:
                 self._state[start : start + size] = LIVE
@@ -128,11 +129,6 @@ class Heap:
         if offset < allocation.size and allocation.freed is not None:
             return "use-after-free", f"byte {offset} of {_told(allocation)}"
         return "out-of-bounds", f"byte {offset} of {_told(allocation)}"
-
-    def _forget(self, start: int, end: int) -> None:
-        """Drop the freed allocations in a range that is given again."""
-        for old in [place for place in self._allocations if start <= place < end]:
-            del self._allocations[old]
 
     def _free_runs(self) -> list[list[int]]:
         """Return [start, end) of the stretches that nobody has, what was freed among them."""

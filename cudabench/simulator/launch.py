@@ -204,7 +204,7 @@ def run(
         if place is not None:
             first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
             machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
-    return _report(code, machine, recorder)
+    return _report(machine, recorder)
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
@@ -223,26 +223,28 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     return space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
 
 
-def _report(code: Code, machine: Machine, recorder: Recorder | None) -> Report:
+def _report(machine: Machine, recorder: Recorder | None) -> Report:
     """Return what a launch that has ended did."""
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
-    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(code, machine), machine.detours)
+    code = machine.code
+    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(machine), machine.detours)
     return Report(
-        machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {code.name: lines}, branches(code, executed, machine.plan), _contended(code, machine), _footprint(machine),
+        machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
+        None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.suspicions(),
+        {code.name: lines}, branches(code, executed, machine.plan),
+        tuple(_contended(machine, number) for number in sorted(machine.contention)), _footprint(machine),
         None if machine.shares is None else machine.shares.imbalance(machine.grid),
     )  # fmt: skip
 
 
-def _turns(code: Code, machine: Machine) -> dict[int, list[int]]:
+def _turns(machine: Machine) -> dict[int, list[int]]:
     """Return by PTX line how often warps went through the loops of atomics, and with how many lanes."""
     found: dict[int, list[int]] = {}
     for number, (turns, waiting) in machine.counters.turns.items():
-        line = found.setdefault(code.accesses[number].location.ptx_line, [0, 0])
+        line = found.setdefault(machine.code.accesses[number].location.ptx_line, [0, 0])
         line[0] += turns
         line[1] += waiting
     return found
@@ -257,24 +259,18 @@ def _footprint(machine: Machine) -> Footprint | None:
     for key, row in machine.counters.rows.items():
         requests, pieces = (sum(look[place] for look in row.looks.values()) for place in (0, 1))
         counted[key] = requests, pieces
-    return footprints.footprint(counted, machine.grid[0] * machine.grid[1] * machine.grid[2], machine.instructions)
+    return footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
 
 
-def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
-    """Return how often the atomics on global memory met."""
-    found = []
-    for number, (contention, returns) in sorted(machine.contention.items()):
-        location = code.accesses[number].location
-        found.append(
-            Contended(
-                code.files.get(location.file, ""), location.line, location.ptx_line, returns,
-                *contention.hottest(),
-            )
-        )  # fmt: skip
-    return tuple(found)
+def _contended(machine: Machine, number: int) -> Contended:
+    """Return how often an atomic on global memory met others."""
+    contention, returns = machine.contention[number]
+    location = machine.code.accesses[number].location
+    file = machine.code.files.get(location.file, "")
+    return Contended(file, location.line, location.ptx_line, returns, *contention.hottest())
 
 
-def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
+def _accesses(machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
     told = machine.plan.told
@@ -284,7 +280,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         if before is not None and before[0] == state:
             _, access, key = before
         else:
-            access = _told(code, machine, row)
+            access = _access(machine, row)
             key = access.key
             if state is not None:
                 told[place] = state, access, key
@@ -292,29 +288,15 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         found[key] = access if have is None else have.plus(access)
     for number, (line, issued) in machine.counters.issued.items():
         away = machine.counters.merged[number]
-        if not away or issued:
-            continue
-        leader = next((key for key, access in found.items() if access.instruction == line), None)
-        if leader:
+        leads = (key for key, access in found.items() if access.instruction == line)
+        if away and not issued and (leader := next(leads, None)) is not None:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 
 
-def _told(code: Code, machine: Machine, row: Row) -> Access:
-    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
-    access = _access(code, machine, row)
-    reason = machine.plan.undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
-    reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
-    reason = reason or (PLACED if _on_heap(machine, row) else None)
-    access = access if reason is None else access._replace(inexact=reason)
-    if any(look.pattern.kind == "gather" for look in row.looks):
-        access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
-    return access
-
-
 def _state(machine: Machine, row: Row) -> Key | None:
     """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
-    space = machine.plan.code.accesses[row.number].space
+    space = machine.code.accesses[row.number].space
     if space not in ("shared", "local") or row.number in machine.counters.elsewhere:
         return None  # an array of its own by launch
     issued = machine.counters.issued.get(row.number)
@@ -322,52 +304,39 @@ def _state(machine: Machine, row: Row) -> Key | None:
     return looks, row.first, row.step, row.reloads, issued
 
 
-def _on_heap(machine: Machine, row: Row) -> bool:
-    """Return whether lanes went to what malloc gave."""
-    if machine.plan.code.accesses[row.number].space != "global":
-        return False
-    slots = row.array if isinstance(row.array, tuple) else (row.array,)
-    return any(slot != NOWHERE and isinstance(machine.space.slots[slot], HeapRegion) for slot in slots)
-
-
-def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
+def _shared_variables(machine: Machine) -> tuple[tuple[str, int, int], ...]:
     """Return name, offset and bytes of the variables in shared memory."""
-    return tuple(
-        (plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in code.shared_names
-    )
+    names = machine.code.shared_names
+    return tuple((plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in names)
 
 
-def _access(code: Code, machine: Machine, row: Row) -> Access:
-    """Return the record of what one instruction did to one array."""
+def _access(machine: Machine, row: Row) -> Access:
+    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+    code, plan = machine.code, machine.plan
     location, space, op, size, what = code.accesses[row.number]
+    line = location.ptx_line
     issued = machine.counters.issued.get(row.number, (0, size))[1]
-    size = size if issued == ONE_LANE else issued
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    _, requests, pieces, ideal, _ = patterns[0]
-    for each in patterns[1:]:
-        requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal
-    array, nbytes, start = None, 0, 0
-    if row.array == NOWHERE:
-        pass
-    elif space == "shared" and code.shared_names:
-        assert isinstance(row.array, int)
-        name, start, nbytes = code.shared_names[row.array]
-        array, nbytes = plain_name(name), nbytes or machine.shared_size - start
-    elif space in ("global", "constant"):
-        slots = row.array if isinstance(row.array, tuple) else (row.array,)
-        regions = [machine.space.slots[slot] for slot in slots]
-        array, nbytes, start = plain_name(regions[0].name), regions[0].size, regions[0].base
-        if len(regions) > 1:
-            array = ", ".join(plain_name(region.name) for region in regions)
-    first = row.first
-    if first is None:
-        least = next(iter(row.looks)).least
-        first = start if least is None else least
+    requests, pieces, ideal = (sum(map(itemgetter(place), patterns)) for place in (1, 2, 3))
+    slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
+    regions = [machine.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
+    array, start, nbytes = None, 0, 0
+    if regions:
+        array = ", ".join(plain_name(region.name) for region in regions)
+        start, nbytes = regions[0].base, regions[0].size
+    elif slots and space == "shared" and code.shared_names:
+        array, start, nbytes = _shared_variables(machine)[slots[0]]
+    least = start if row.first is None else row.first
+    if row.first is None and (lowest := next(iter(row.looks)).least) is not None:
+        least = lowest
+    inexact = plan.undecided.get(line) or (order.TURNS if row.reloads else None)
+    inexact = inexact or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
+    inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
     shared = space in ("shared", "constant")
     return Access(
-        code.files.get(location.file, ""), location.line, space, op, size, requests,
+        code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued, requests,
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
-        kernel=code.name, column=location.column, instruction=location.ptx_line,
-        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
-        reloads=row.reloads, aggregated=issued == ONE_LANE,
+        kernel=code.name, column=location.column, instruction=line, array=array, array_bytes=nbytes, start=start,
+        patterns=patterns, first=least, step=row.step, what=what, reloads=row.reloads, aggregated=issued == ONE_LANE,
+        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in plan.led_by_data,
     )  # fmt: skip

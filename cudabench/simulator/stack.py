@@ -16,7 +16,6 @@ from cudabench.simulator.values import (
     Chunk,
     Value,
     as_array,
-    broadcast,
     different,
 )
 from cudabench.symbols import readable
@@ -48,7 +47,11 @@ class Stack:
         """
         for depth, lanes in self._by_depth(machine):
             if depth >= DEEPEST:
-                self._refuse(machine, site)
+                names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
+                raise KernelTrap(
+                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack "
+                    "holds that unless cudaLimitStackSize is raised far; does the recursion end?"
+                )
             if depth == len(self.levels):
                 self.levels.append({})
                 self.backs.append(-1)
@@ -147,13 +150,6 @@ class Stack:
             return new
         width = machine.code.widths[index]
         if width == 128:
-            return np.where(broadcast(lanes, self.chunk.shape), new, old)
+            return np.where(self.chunk.lanes(lanes), new, old)
         dtype = BOOL if width == 1 else UNSIGNED[width]
         return np.where(lanes, as_array(new, dtype, self.chunk), as_array(old, dtype, self.chunk))
-
-    def _refuse(self, machine: Machine, site: Site) -> None:
-        names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
-        raise KernelTrap(
-            f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack holds that "
-            "unless cudaLimitStackSize is raised far; does the recursion end?"
-        )

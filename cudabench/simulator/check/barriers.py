@@ -35,8 +35,7 @@ class Barriers:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        ends = (block.terminator for block in machine.code.blocks)
-        self.any = any(end is not None and end.kind == "barrier" for end in ends)
+        self.any = any(_kind(block) == "barrier" for block in machine.code.blocks)
         self._behind: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
@@ -174,11 +173,9 @@ class Barriers:
 
     def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
         """Look at what is missing where one barrier lets the lanes of entries go on, in some rows of blocks."""
-        by_op: dict[int, list[tuple[Op, Array]]] = {}
-        for entry in entries:
-            by_op.setdefault(id(entry[0]), []).append(entry)
-        for same in by_op.values():
-            op, lanes = same[0][0], np.logical_or.reduce([mask for _, mask in same])
+        for op in {id(op): op for op, _ in entries}.values():
+            same = [mask for other, mask in entries if other is op]
+            lanes = np.logical_or.reduce(same)
             if len(same) > 1:
                 self.turns_differ(op, lanes)
             self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + lanes.any(axis=1)
@@ -230,9 +227,10 @@ class Barriers:
         """Return the line of the source from which a lane that has ended left for its end."""
         blocks = self.machine.code.blocks
         for number, mask in reversed(self.way):
-            if number != RELEASED and self.chunk.lanes(mask)[place] and not _only_ends(blocks[number]):
+            if number != RELEASED and self.chunk.lanes(mask)[place]:
                 end = blocks[number].terminator
-                return end.line.line if end is not None else 0
+                if blocks[number].ops or end is None or end.kind != "exit" or end.guard >= 0:
+                    return end.line.line if end is not None else 0
         return 0
 
     def by_warp(self, lanes: Array) -> Array:
@@ -326,10 +324,6 @@ class Barriers:
 
 def _kind(block: Block) -> str:
     return "" if block.terminator is None else block.terminator.kind
-
-
-def _only_ends(block: Block) -> bool:
-    return not block.ops and _kind(block) == "exit" and block.terminator.guard < 0  # type: ignore[union-attr]
 
 
 def _closure(start: set[int], edges: list[Any]) -> set[int]:

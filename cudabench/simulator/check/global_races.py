@@ -165,7 +165,7 @@ class GlobalRaces(Races):
             keys.append((number, entry.address.base + entry.offset - start, c[:3], active, value))
         if start is None:
             return None
-        return start, (blocks == (0, 0, 0), chunk_key(self.chunk), tuple(keys))
+        return start, (blocks == (0, 0, 0), self.chunk.block, tuple(keys))
 
     def suspects(self, entries: list[LogEntry | WarpSync]) -> Array | None:
         """Return the blocks (blocks, 1) in which a write may meet another address pattern; None where that is unknown.
@@ -389,8 +389,3 @@ def written_regions(machine: Machine, bits: int) -> set[int] | None:
             if region is not None:
                 found.add(region.base)
     return found
-
-
-def chunk_key(chunk: Chunk) -> Any:
-    """Return what a remembered examination depends on besides the log."""
-    return chunk.block

@@ -121,11 +121,6 @@ class Conflict(NamedTuple):
     told: bool
 
 
-def narrow_any(mask: Array | None) -> Array | None:
-    """Return the threads that are active in any block."""
-    return mask if mask is None or mask.shape[0] == 1 else mask.any(axis=0, keepdims=True)
-
-
 def narrow_all(mask: Array | None) -> Array | None:
     """Return the threads that are active in all blocks."""
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
@@ -298,7 +293,9 @@ class Races:
         chunk = self.chunk
         shape = chunk.shape if exact else (1, chunk.threads)
         if mask is None:
-            mask = entry.mask if exact else narrow_any(entry.mask)
+            mask = entry.mask
+            if not exact and mask is not None:
+                mask = mask.any(axis=0, keepdims=True)
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)

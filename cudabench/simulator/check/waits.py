@@ -59,8 +59,7 @@ class Waits:
         self.seen: dict[int, tuple[Op, Array, Value]] = {}  # what lanes wait for, with its address
         self.kinds: dict[int, tuple[set[str], int]] = {}  # by line of the PTX: spaces of what is accessed there, bytes
         for access in machine.code.accesses:
-            spaces, _ = self.kinds.setdefault(access.location.ptx_line, (set(), access.size))
-            spaces.add(access.space)
+            self.kinds.setdefault(access.location.ptx_line, (set(), access.size))[0].add(access.space)
         self.needed: dict[frozenset[int], frozenset[int] | None] = {}
 
     # From turn to turn.

@@ -481,14 +481,14 @@ class Builder:
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        found = points_to(self.stream, len(self.widths), symbols, self.slots_of_pointers())
+        slots = {} if self.wandering else find_slots(self.fixed, self.local_arrays())
+        found = points_to(self.stream, len(self.widths), symbols, slots)
         written = written_memory(found, self.write_addresses)
         cached = mark_cached(found, self.cached, written)
         mark_guesses(self.stream, found, self.loads, self.swaps)
         find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
         edges = [(start, start + size) for start, size in self.shared.values()]
         find_shared_bounds(found, edges, self.shared_accesses)
-        granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
         places = rank(blocks)
         if entries:
@@ -515,15 +515,11 @@ class Builder:
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,
-            tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
-            tuple(self.refused), self.module.files, read, written, self.orders, self.swapping and self.fencing,
-            bool(entries), any(site.recursive for site in self.sites), self.proxies, waits, cached, polling, signs,
-            meets,
+            (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
+            self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
+            self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
+            waits, cached, polling, signs, meets,
         )  # fmt: skip
-
-    def slots_of_pointers(self) -> dict[int, Slot]:
-        """Return the loads and stores of pointers that unoptimised code keeps in local memory."""
-        return {} if self.wandering else find_slots(self.fixed, self.local_arrays())
 
     def through_pointers(self, found: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local

@@ -47,9 +47,6 @@ class Kernel:
         """Whether the kernel uses dynamic shared memory."""
         return bool(self._program.code(self.name).dynamic)
 
-    def __repr__(self) -> str:
-        return f"Kernel({self.name!r}, {len(self.parameters)} parameters)"
-
 
 class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
@@ -119,10 +116,7 @@ class Program:
 
         Raises KeyError for an unknown name.
         """
-        for found, _, data in self._storage:
-            if found == name:
-                return data
-        raise KeyError(name)
+        return {found: data for found, _, data in self._storage}[name]
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
