@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,14 +22,14 @@ from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded
 from cudabench.simulator.program.code import SYMBOL_BIT
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 20  # granules whose writers are marked all at once
+MOST_MARKED = 1 << 22  # granules whose writers are marked all at once
 BLOCK_BITS = 44  # granules of a region
 LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
 
@@ -127,20 +127,17 @@ class GlobalRaces(Races):
         parts = self.alike(entries)
         if parts is not None:
             start, key = parts
-            if key is not None and key in self.clean:
+            if key in self.clean:
                 return
             if self.one_block(start, entries):
-                if key is not None:
-                    self.clean.add(key)
-                    self.machine.plan.remembered += 128 * len(entries)
+                self.clean.add(key)
+                self.machine.plan.remembered += 128 * len(entries)
                 return
-        rows = self.suspects(entries)
-        if (rows is not None and not rows.any()) or self.apart(base, entries):
-            return
-        self.base = base
-        self.clean_so_far(entries, True, rows)
+        if not self.apart(base, entries):
+            self.base = base
+            self.clean_so_far(entries, True)
 
-    def alike(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
+    def alike(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key] | None:
         """Return (base address of block 0, memo key) if all entries move alike from block to block, else None."""
         blocks: tuple[int, ...] = ()
         start = None
@@ -150,7 +147,7 @@ class GlobalRaces(Races):
                 keys.append(entry.key)
                 continue
             if type(entry.address) is not Affine:
-                return self.separable(entries)
+                return None
             c = entry.address.coefficients or (0, 0, 0, 0, 0, 0)
             part = c[3:]
             if start is None:
@@ -166,44 +163,6 @@ class GlobalRaces(Races):
         if start is None:
             return None
         return start, (blocks == (0, 0, 0), self.chunk.block, tuple(keys))
-
-    def suspects(self, entries: list[LogEntry | WarpSync]) -> Array | None:
-        """Return the blocks (blocks, 1) in which a write may meet another address pattern; None where that is unknown.
-
-        A pattern that gives each thread bytes of its own cannot race with itself, and patterns whose ranges of bytes in
-        a block do not overlap cannot race with each other.
-        """
-        chunk = self.chunk
-        patterns: dict[Any, tuple[Array, Array, bool]] = {}
-        shared: set[Any] = set()  # patterns in which threads share bytes
-        for entry in entries:
-            if isinstance(entry, WarpSync):
-                continue
-            address = entry.address
-            if type(address) is not Affine or address.coefficients is None:
-                return None
-            size = entry.access.size
-            key = (address.base + entry.offset, address.coefficients, size)
-            writes = entry.access.kind != "load"
-            if key in patterns:
-                low, high, written = patterns[key]
-                patterns[key] = (low, high, written or writes)
-                continue
-            own = Affine(0, (*address.coefficients[:3], 0, 0, 0)).array(chunk, INT64)
-            own = np.sort(np.broadcast_to(own, (1, chunk.threads))[:, : chunk.real_threads], axis=1)
-            if chunk.real_threads > 1 and int(np.diff(own).min()) < size:
-                shared.add(key)
-            start = Affine(key[0], (0, 0, 0, *address.coefficients[3:])).array(chunk, INT64)
-            start = np.broadcast_to(start, (chunk.blocks, 1))
-            patterns[key] = (start + own[0, 0], start + own[0, -1] + size, writes)
-        if any(patterns[key][2] for key in shared):
-            return None
-        rows: Array = np.zeros((chunk.blocks, 1), dtype=bool)
-        for key, (low, high, written) in patterns.items():
-            for other, (least, most, _) in patterns.items():
-                if written and other != key:
-                    rows |= (low < most) & (least < high)
-        return rows
 
     def apart(self, base: int, entries: list[LogEntry | WarpSync]) -> bool:
         """Return whether no lane of the chunk touches what another one writes: then nobody has to be in order."""
@@ -257,30 +216,6 @@ class GlobalRaces(Races):
         count = size // self.width
         return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
-    def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
-        """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""
-        column: Array | None = None
-        start = 0
-        for entry in entries:
-            if isinstance(entry, WarpSync):
-                continue
-            address = flat(entry.address, entry.offset, self.chunk)
-            if entry.mask is not None and entry.mask is not self.chunk.root:
-                return None
-            if address.shape[0] == 1 and self.chunk.blocks > 1:
-                return None
-            shifted = address - address[:, :1]
-            if self.chunk.root is not None:
-                shifted = np.where(self.chunk.root, shifted, 0) if shifted.shape[1] > 1 else shifted
-            if not (shifted == shifted[0]).all():
-                return None
-            own = address[:, 0] - address[0, 0]
-            if column is None:
-                column, start = own, int(address[0, 0])
-            elif not np.array_equal(own, column):
-                return None
-        return start, None
-
     def places(self, granules: Array, blocks: Array) -> Array:
         """Return the places of granules; blocks are told apart by a number above all addresses' bits."""
         return (granules & ((1 << BLOCK_BITS) - 1)) + (blocks << BLOCK_BITS)
@@ -304,22 +239,14 @@ class GlobalRaces(Races):
                 and not self.places_differ(entry)
             ):
                 return False
-        return self.clean_so_far(entries, False, None)
+        return self.clean_so_far(entries, False)
 
-    def clean_so_far(self, entries: list[LogEntry | WarpSync], exact: bool, rows: Array | None) -> bool:
-        """Run the log through a shadow of the granules that it touches; report (exact) or return whether it is clean.
-
-        rows: the blocks (blocks, 1) that are looked at; None for all.
-        """
-        events: list[Event | None] = []
-        for time, entry in enumerate(entries, 1):
-            if isinstance(entry, WarpSync):
-                events.append(None)
-                continue
-            mask = None
-            if rows is not None:
-                mask = self.chunk.real(rows if entry.mask is None else entry.mask & rows)
-            events.append(self.event(entry, time, exact, mask))
+    def clean_so_far(self, entries: list[LogEntry | WarpSync], exact: bool) -> bool:
+        """Run the log through a shadow of what it touches; report (exact) or return whether it is clean."""
+        events = [
+            None if isinstance(entry, WarpSync) else self.event(entry, time, exact)
+            for time, entry in enumerate(entries, 1)
+        ]
         index = dense(np.concatenate([event.places for event in events if event is not None]))
         position = 0
         for event in events:

@@ -28,7 +28,7 @@ from cudabench.simulator.program.ptx import (
     Symbol,
     Vector,
 )
-from cudabench.simulator.values import UNSIGNED, Affine, Value
+from cudabench.simulator.values import UNSIGNED, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -338,35 +338,22 @@ def call(builder: Builder, ins: Instruction) -> None:
     builder.frames += 1
     frame = Frame(function, f"~{builder.frames}")
     builder.skip(ins, frame.end)
-    copies: list[tuple[Operand, str]] = []
     for formal, actual in (
         *zip(function.parameters, arguments, strict=True),
         *zip(function.results, results, strict=True),
     ):
+        if formal.space == "":
+            raise Refuse(f"a call of {name}, whose parameters are registers")
         shared = builder.param_name(actual.name) if isinstance(actual, Symbol) else None
-        if shared is not None:
-            frame.params[formal.name] = shared
-        elif formal.space == "":
-            # Old style: registers as formal parameters.
-            index = builder.new(ptx.BITS[formal.type], Affine(0))
-            frame.registers[formal.name] = index
+        if shared is None:  # a literal or a register
             if any(formal is result for result in function.results):
-                copies.append((actual, formal.name))
-            else:
-                move(builder, index, builder.source(actual, formal.type), ins.location)
-        else:
-            # A literal or a register for a formal in .param space.
-            frame.params[formal.name] = f"{formal.name}{frame.suffix}"
-            index = builder.slot(frame.params[formal.name], 0, formal.size * 8)
-            if any(formal is result for result in function.results):
-                raise Refuse("a call that mixes registers and .param results")
-            move(builder, index, builder.source(actual, formal.type), ins.location)
+                raise Refuse("a call that returns in a register")
+            shared = f"{formal.name}{frame.suffix}"
+            move(builder, builder.slot(shared, 0, formal.size * 8), builder.source(actual, formal.type), ins.location)
+        frame.params[formal.name] = shared
     builder.inline(frame)
     builder.stream.append(frame.end)
     builder.ins = ins
-    for actual, formal_name in copies:
-        builder.defs = []
-        move(builder, builder.target(actual), frame.registers[formal_name], ins.location)
 
 
 def enter(
