@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cudabench import simulator
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.simulator.program import arguments
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 
 SOURCE = """

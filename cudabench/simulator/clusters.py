@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cudabench.launchable import MAX_CLUSTER
+from cudabench.occupancy import MAX_CLUSTER
 from cudabench.simulator.check.grid_races import AGAINST, Trail
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Array, Chunk, Index3, broadcast

@@ -1,1 +1,0 @@
-"""What users see. The only package that imports rich, and only when something is shown."""

@@ -1,1 +1,0 @@
-"""CUDA C++ to PTX and machine code: reading sources, compilers, names, diagnostics."""
