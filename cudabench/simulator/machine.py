@@ -46,14 +46,8 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
 FAIRNESS, BURST = 4096, 64
+_EVERYTHING = range(1 << 62)  # registers: a guarded instruction keeps the old value of the lanes that skip it
 MOST_KEPT = 4096  # sets of waiting blocks whose registers are remembered
-
-
-class _Everything:
-    """A set that holds every register: a guarded instruction keeps the old value of the lanes that skip it."""
-
-    def __contains__(self, item: object) -> bool:
-        return True
 
 
 class Machine:
@@ -602,6 +596,3 @@ class Machine:
         if self.watch is None:
             self.watch, self.next_look = Waits(self), -1
         self.watch.ran(number, mask)
-
-
-_EVERYTHING = _Everything()

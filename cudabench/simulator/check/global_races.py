@@ -57,13 +57,7 @@ class GlobalRaces(Races):
         self.writes: set[int] = set()
 
     def log(
-        self,
-        access: MemoryOp,
-        region: Region,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:

@@ -67,14 +67,9 @@ class SharedRaces(Races):
         return self.plan.states.setdefault(state.tobytes(), state)
 
     def log(
-        self,
-        access: MemoryOp,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value],
         name: bytes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
         if access.guess:
             return

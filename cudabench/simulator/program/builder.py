@@ -95,20 +95,16 @@ class Builder:
     """Turns a kernel's instructions into ops; the builders of instructions call its `source`, `target`, `address`..."""
 
     def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
-        self.module = module
+        self.module, self.symbols, self.opcodes = module, symbols, opcodes
         self.kernel = module.functions[name]
-        self.symbols = symbols
-        self.opcodes = opcodes
         self.widths: list[int] = []
         self.initial: list[Value] = []
         self.constants: dict[tuple[int, int], int] = {}
         self.special: dict[str, int] = {}
         self.stream: list[Op | str] = []
         self.refused: dict[Unsupported, None] = {}
-        self.frames = 0
-        self.local_bytes = 0
+        self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
-        self.static_shared = 0
         self.dynamic: list[str] = []
         self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
@@ -214,16 +210,10 @@ class Builder:
         value = operand.value
         if type_ == "pred":
             return self.constant(bool(value), 1)
-        if operand.float_bits and operand.float_bits != width:
-            wide = np.array([value], dtype=UNSIGNED[operand.float_bits]).view(f"f{operand.float_bits // 8}")
-            if width == 32:
-                value = int(wide.astype(np.float32).view(np.uint32)[0])
-            elif width == 64:
-                value = int(wide.astype(np.float64).view(np.uint64)[0])
-        elif not operand.float_bits and type_ in ("f32", "f64"):
-            value = int(
-                np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0]
-            )
+        given = operand.float_bits
+        if width in (32, 64) and given != width and (given or type_ in ("f32", "f64")):
+            number = np.array([value], UNSIGNED[given]).view(f"f{given // 8}") if given else np.array([value])
+            value = int(number.astype(f"f{width // 8}").view(UNSIGNED[width])[0])
         half = 1 << (width - 1)
         value &= (1 << width) - 1
         if value >= half and operand.value < 0:
@@ -393,18 +383,18 @@ class Builder:
         _, base, place = ins.operands
         if not isinstance(base, Symbol) or base.name not in STACK_POINTERS or not isinstance(place, Immediate):
             return None
-        stack = self.stack_variable()
-        if stack is None:
+        start = self.in_stack(place.value)
+        if start is None:
             return None
-        start = self.variable(stack) + place.value
         start = next((one.start for one in self.kept if one.start < start < one.end), start)  # amid a variable
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
-    def stack_variable(self) -> str | None:
-        """Return the name of the variable in which a function's local arrays lie."""
-        return next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+    def in_stack(self, offset: int) -> int | None:
+        """Return the place at an offset of the variable in which a function's local arrays lie, None without one."""
+        stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+        return None if stack is None else self.variable(stack) + offset
 
     def local_arrays(self) -> list[tuple[int, int]]:
         """Return (start, end) of the local arrays, in the order in which their addresses are taken.
@@ -427,11 +417,10 @@ class Builder:
             (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
         )
         if ins.opcode in ("ld", "st") and at is not None and not named:
-            stack = self.stack_variable()
-            if stack is not None and not (self.activation and self.activation.recursive):
+            place = self.in_stack(at.offset)
+            if place is not None and not (self.activation and self.activation.recursive):
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
-                place = self.variable(stack) + at.offset
                 access = self.local_accesses[-1][0]
                 access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
                 self.fixed.append(Slot(op, place, access.size, stored))

@@ -395,9 +395,6 @@ class _Parser:
         self.tables: dict[str, tuple[str, ...]] = {}
         self.prototypes: dict[str, Prototype] = {}
         self.location = Location(0, 0)
-        for variable in (*parameters, *results):
-            if variable.space == "":
-                self.registers[variable.name] = variable.type
         start = self.location
         if body is not None:
             code, start = self.body(body, first)
