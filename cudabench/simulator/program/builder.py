@@ -417,8 +417,8 @@ class Builder:
             (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
         )
         if ins.opcode in ("ld", "st") and at is not None and not named:
-            place = self.in_stack(at.offset)
-            if place is not None and not (self.activation and self.activation.recursive):
+            recursive = self.activation is not None and self.activation.recursive
+            if not recursive and (place := self.in_stack(at.offset)) is not None:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 access = self.local_accesses[-1][0]
