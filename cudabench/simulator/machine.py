@@ -128,13 +128,14 @@ class Machine:
             value = self.merge(index, value)
         self.registers[index] = value
 
-    def merge(self, index: int, value: Value) -> Value:
-        """Return the register with new values in the active lanes."""
-        old = self.registers[index]
+    def merge(self, index: int, value: Value, old: Value = None, lanes: Array | None = None) -> Value:
+        """Return the register with new values in the active lanes, or in others; old: in the place of what it has."""
+        old = self.registers[index] if old is None else old
+        mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
         if width == 1:
             new, past = as_array(value, BOOL, self.chunk), as_array(old, BOOL, self.chunk)
-            return truth(np.where(self.mask, new, past))  # type: ignore[arg-type]
+            return truth(np.where(mask, new, past))  # type: ignore[arg-type]
         if type(old) is Affine or type(value) is Affine or old.dtype != value.dtype:
             if (
                 type(old) is Affine and type(value) is Affine
@@ -143,7 +144,7 @@ class Machine:
                 return value
             dtype = UNSIGNED[width] if width < 128 else value.dtype
             value, old = as_array(value, dtype, self.chunk), as_array(old, dtype, self.chunk)
-        return np.where(self.mask, value, old)  # type: ignore[arg-type]
+        return np.where(mask, value, old)  # type: ignore[arg-type]
 
     def array(self, index: int, dtype: np.dtype[Any]) -> Array:
         """Return a register's bits as an array."""

@@ -8,14 +8,12 @@ import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.values import (
-    BOOL,
     INT64,
     UNSIGNED,
     Affine,
     Array,
     Chunk,
     Value,
-    as_array,
     different,
 )
 from cudabench.symbols import readable
@@ -62,7 +60,8 @@ class Stack:
                 continue
             self.backs[depth] = np.where(lanes, site.back, self.backs[depth])
             for index in site.saved:
-                level[index] = self._mixed(machine, index, lanes, machine.registers[index], level.get(index))
+                new = machine.registers[index]
+                level[index] = machine.merge(index, new, level[index], lanes) if index in level else new
         self._move(machine, 1)
         if site.recursive and site.frame is not None and site.frame.frame:
             moved = machine.array(pointer, INT64) + site.frame.frame
@@ -90,7 +89,7 @@ class Stack:
             value: Value = None
             for depth, lanes in parts:
                 saved = self.levels[depth - 1][index]
-                value = saved if lanes is None or value is None else self._mixed(machine, index, lanes, saved, value)
+                value = saved if lanes is None or value is None else machine.merge(index, saved, value, lanes)
             machine.put(index, value)
         self._move(machine, -1)
 
@@ -143,13 +142,3 @@ class Stack:
         least = int(self.depth.min())
         if self.chunk.root is None and least == int(self.depth.max()):
             self.depth = least
-
-    def _mixed(self, machine: Machine, index: int, lanes: Array, new: Value, old: Value) -> Value:
-        """Return a register's value with new ones in some lanes."""
-        if old is None or old is new:
-            return new
-        width = machine.code.widths[index]
-        if width == 128:
-            return np.where(self.chunk.lanes(lanes), new, old)
-        dtype = BOOL if width == 1 else UNSIGNED[width]
-        return np.where(lanes, as_array(new, dtype, self.chunk), as_array(old, dtype, self.chunk))
