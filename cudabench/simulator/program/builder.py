@@ -86,7 +86,6 @@ MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
-
 Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
