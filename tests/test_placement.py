@@ -10,6 +10,7 @@ import pytest
 
 from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.simulator.program import arguments
 from tests.conftest import Ran
 
 SOURCE = """
@@ -83,7 +84,7 @@ def test_two_runs_print_the_same(
     first = cudabench("explain", tmp_path / "pick.cu", *words)
     pool = np.empty((16, 1 << 16), np.uint8)
     places = iter((9, 3, 12, 1, 14, 5, 8, 2))
-    place_arrays = simulator.launch.place_arrays
+    place_arrays = arguments.place_arrays
     moved: list[int] = []
 
     def elsewhere(space, arrays, beside=()):  # type: ignore[no-untyped-def]
@@ -97,7 +98,7 @@ def test_two_runs_print_the_same(
         found = place_arrays(space, list(copies.values()), beside)
         return {own: found[id(piece)] for own, (_, piece) in copies.items()}
 
-    monkeypatch.setattr(simulator.launch, "place_arrays", elsewhere)
+    monkeypatch.setattr(arguments, "place_arrays", elsewhere)
     again = cudabench("explain", tmp_path / "pick.cu", *words)
     assert moved
     assert (first.code, first.out) == (again.code, again.out) == (0, first.out)

@@ -16,8 +16,8 @@ from cudabench.simulator.errors import (
     UnsupportedKernel,
 )
 from cudabench.simulator.heap import HEAP_BYTES, Leak
-from cudabench.simulator.launch import DEFAULT_BUDGET, Placed, run, run_placed
-from cudabench.simulator.program.arguments import Parameter, Rows, Struct
+from cudabench.simulator.launch import DEFAULT_BUDGET, run
+from cudabench.simulator.program.arguments import Parameter, Placed, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Imbalance, Report, merge
@@ -55,5 +55,4 @@ __all__ = [
     "load",
     "merge",
     "run",
-    "run_placed",
 ]

@@ -6,13 +6,14 @@ and else 1 more than a rank in the cluster, as `mapa` makes it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from cudabench.occupancy import MAX_CLUSTER
+from cudabench.simulator.check.grid_races import AGAINST, Trail
 from cudabench.simulator.program.code import Barrier, Op
-from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, broadcast
+from cudabench.simulator.values import Array, Chunk, Index3, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 RANK_SHIFT = 24
 REMOTE = 1 << RANK_SHIFT
+WIDTH = 2  # bytes of a granule in which blocks may meet
 
 
 class Members:
@@ -54,28 +56,6 @@ def members(machine: Machine) -> Members | None:
     return known[key]
 
 
-def special(machine: Machine, name: str) -> Value:
-    """Return what a special register of clusters holds."""
-    chunk = machine.chunk
-    dims = machine.plan.cluster or (1, 1, 1)
-    base, _, axis = name.partition(".")
-    place = "xyz".find(axis) if axis else 0
-    if base == "%is_explicit_cluster":
-        return machine.plan.cluster is not None
-    if base == "%cluster_nctaid":
-        return Affine(dims[place])
-    if base == "%cluster_nctarank":
-        return Affine(dims[0] * dims[1] * dims[2])
-    if base == "%nclusterid":
-        return Affine(chunk.grid[place] // dims[place])
-    if base == "%cluster_ctarank":
-        found = members(machine)
-        return Affine(0) if found is None else found.rank.reshape(-1, 1).astype(np.uint32)
-    block = chunk.block_indices()[place].reshape(-1, 1)
-    part = block // dims[place] if base == "%clusterid" else block % dims[place]
-    return part.astype(np.uint32)
-
-
 def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
     """Return (row of the block that is meant, offset in its memory, whether there is such a block), (blocks, threads).
 
@@ -100,9 +80,7 @@ class Remote:
 
     def __init__(self, machine: Machine, access: MemoryOp, address: Array, mask: Array | None, size: int) -> None:
         chunk = machine.chunk
-        lanes = machine.lanes() if mask is None else broadcast(mask, chunk.shape)
-        if chunk.root is not None:
-            lanes = lanes & chunk.root
+        lanes = chunk.real(machine.mask if mask is None else mask)
         rows, offset, known = resolve(machine, address)
         misaligned = lanes & (offset & (size - 1) != 0)
         if misaligned.any():
@@ -155,16 +133,23 @@ class Arrivals:
         return lanes & (least[:, None] > self.waited)
 
 
-def wait(machine: Machine, op: Op, number: int, mask: Array | None) -> None:
-    """Let lanes pass the barrier of their cluster, or park them."""
-    lanes = machine.chunk.real(np.ones((1, 1), bool) if mask is None else mask)
-    over = machine.arrivals.over(machine, lanes)
+def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: bool = False) -> bool:
+    """Let lanes pass the barrier of their cluster, or park them; return whether any passed.
+
+    last: nothing else can move any more, so that who waits in vain goes on, with a hazard.
+    """
+    lanes = machine.chunk.real(mask)
+    over = lanes if last else machine.arrivals.over(machine, lanes)
+    if last:
+        machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
     left = lanes & ~over
-    if over.any():
-        go_on(machine, op, number + 1, over)
+    passed = bool(over.any())
+    if passed:
+        go_on(machine, op, following, over)
     if left.any():
         assert op.barrier is not None
-        machine.parked.append((number + 1, machine.union(left, left), op, op.barrier))
+        machine.parked.append((following, machine.union(left, left), op, op.barrier))
+    return passed
 
 
 def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
@@ -175,42 +160,26 @@ def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
             rows = np.isin(found.cluster, found.cluster[rows])
         gone = machine.chunk.real(machine.exited) & rows[:, None]
         if gone.any():
-            machine.hazards.early_exit(machine, op, gone, 0)
+            machine.hazards.ended(machine, op, gone)
     machine.arrivals.waited = machine.arrivals.waited + over
     machine.arrive(following, machine.union(over, over))
-    machine.shared_races.barrier()
-    machine.global_races.barrier()
+    machine.end_interval()
     machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
     machine.cluster_races.barrier()
     machine.departures.passed()
 
 
-def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last: bool) -> list[Any] | None:
-    """Let parked lanes go on whose clusters have arrived; return what stays parked, None where nothing moved.
-
-    last: nothing else can move any more, so that who waits in vain goes on, with a hazard.
-    """
-    moved = False
-    left: list[Any] = []
-    for following, mask, op, barrier in entries:
-        if not isinstance(barrier, ClusterBarrier):
-            left.append((following, mask, op, barrier))
-            continue
-        lanes = machine.chunk.real(np.ones((1, 1), bool) if mask is None else mask)
-        over = machine.arrivals.over(machine, lanes)
-        if last:
-            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], machine.exited, "deadlock")
-            over = lanes
-        rest = lanes & ~over
-        if over.any():
-            moved = True
-            go_on(machine, op, following, over)
-        if rest.any():
-            left.append((following, machine.union(rest, rest), op, barrier))
-    return left if moved else None
-
-
 # Races between the blocks of a cluster -------------------------------------------------------------------------------
+
+
+class Used(NamedTuple):
+    """An access of blocks, `who`, to the shared memory of those in some rows, by bytes."""
+
+    access: MemoryOp
+    rows: Array
+    offset: Array
+    who: Array
+    size: int
 
 
 class ClusterRaces:
@@ -218,12 +187,11 @@ class ClusterRaces:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.entries: list[tuple[MemoryOp, Array, Array, Array, int]] = []
-        self.remote = False
+        self.start()
 
     def start(self) -> None:
         """Begin a chunk."""
-        self.entries = []
+        self.entries: list[Used] = []
         self.remote = False
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
@@ -233,7 +201,7 @@ class ClusterRaces:
         who, _ = np.nonzero(lanes)
         rows, offset = rows[lanes], offset[lanes]
         self.remote = self.remote or bool((rows != who).any())
-        self.entries.append((access, rows, offset, who, size))
+        self.entries.append(Used(access, rows, offset, who, size))
 
     def barrier(self) -> None:
         """Examine the interval, where any block has used another's memory."""
@@ -241,47 +209,33 @@ class ClusterRaces:
         self.start()
         if not remote:
             return
-        width = 2
-        machine = self.machine
-        granules = machine.shared.shape[1] // width
-        total = granules * machine.chunk.blocks
-        # By granule: the block that wrote it, or used it, -1 for none, -2 for several; and the entry that did.
-        wrote, used = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
-        updated: Array = np.ones(total, bool)  # by atomics alone
-        seen: Array = np.full(total, -1, np.int64)
+        granules = self.machine.shared.shape[1] // WIDTH
+        trail = Trail(granules * self.machine.chunk.blocks)
         for number, (access, rows, offset, who, size) in enumerate(entries):
-            count = max(1, size // width)
-            places = (rows * granules + offset // width)[:, None] + np.arange(count)
-            places, blocks = places.reshape(-1), np.repeat(who, count)
-            bad = (used[places] != -1) & (used[places] != blocks)
-            if access.kind == "load":
-                bad &= wrote[places] != -1
-            if access.kind == "atomic":
-                bad &= ~updated[places]
+            count = max(1, size // WIDTH)
+            places = ((rows * granules + offset // WIDTH)[:, None] + np.arange(count)).reshape(-1)
+            blocks = np.repeat(who, count) + 1
+            found = [trail.others(kind, places, blocks) for kind in AGAINST[access.kind]]
+            bad = np.logical_or.reduce([others for others in found if others is not None] or [np.False_])
             if bad.any():
-                self.report(entries, number, places, blocks, int(np.argmax(bad)), int(bad.sum()), seen, granules, width)
+                at = int(np.argmax(bad))
+                self.report(entries[: number + 1], int(bad.sum()), int(who[at // count]), int(places[at]))
                 return
-            used[places] = np.where((used[places] == -1) | (used[places] == blocks), blocks, -2)
-            if access.kind != "load":
-                wrote[places] = blocks
-            updated[places] &= access.kind == "atomic"
-            seen[places] = number
+            trail.leave(access.kind, places, blocks, number, None)
 
-    def report(
-        self, entries: Any, number: int, places: Array, blocks: Array, at: int, count: int, seen: Array, granules: int,
-        width: int,
-    ) -> None:  # fmt: skip
-        """Record a race by two entries of the log."""
-        machine = self.machine
-        access, other = entries[number][0], entries[int(seen[places[at]])]
-        owner, offset = divmod(int(places[at]), granules)
-        hits = np.flatnonzero((other[1] == owner) & (other[2] // width <= offset))
-        rival = int(other[3][hits[-1]]) if hits.size else owner
-        block = machine.chunk.block_index(int(blocks[at]))
-        name = machine.hazards.places.shared(offset * width, access.width, access.location.line)
+    def report(self, entries: list[Used], count: int, mine: int, place: int) -> None:
+        """Record a race of a block, by the last entry of the log, with what another did to the granule before."""
+        machine, access = self.machine, entries[-1].access
+        owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)
+        for other in reversed(entries[:-1]):
+            last = other.offset // WIDTH + max(1, other.size // WIDTH)
+            hit = (other.rows == owner) & (other.offset // WIDTH <= granule) & (granule < last) & (other.who != mine)
+            if hit.any() and other.access.kind in AGAINST[access.kind]:
+                break
+        block, rival, memory = map(machine.chunk.block_index, (mine, int(other.who[hit][-1]), owner))
+        name = machine.hazards.places.shared(granule * WIDTH, access.width, access.location.line)
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
-            f"block {block} and block {machine.chunk.block_index(rival)} of a cluster both use {name} of block "
-            f"{machine.chunk.block_index(owner)}, and one of them writes (line {other[0].location.line}): put a "
-            "cluster barrier between.",
+            f"block {block} and block {rival} of a cluster both use {name} of block {memory}, and one of them writes "
+            f"(line {other.access.location.line}): put a cluster barrier between.",
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.memory import Region
 from cudabench.simulator.values import Array, broadcast
 
@@ -89,7 +90,8 @@ class Heap:
                 if run is not None:
                     start = run[0]
                     run[0] += need
-                    self._forget(start, start + need)
+                    for old in [place for place in self._allocations if start <= place < start + need]:
+                        del self._allocations[old]  # freed ones, whose place is given again
             starts.append(start)
             if start >= 0:
                 self._state[start : start + size] = LIVE
@@ -128,11 +130,6 @@ class Heap:
             return "use-after-free", f"byte {offset} of {_told(allocation)}"
         return "out-of-bounds", f"byte {offset} of {_told(allocation)}"
 
-    def _forget(self, start: int, end: int) -> None:
-        """Drop the freed allocations in a range that is given again."""
-        for old in [place for place in self._allocations if start <= place < end]:
-            del self._allocations[old]
-
     def _free_runs(self) -> list[list[int]]:
         """Return [start, end) of the stretches that nobody has, what was freed among them."""
         used = (self._state.reshape(-1, GRAIN) == LIVE).any(axis=1)
@@ -157,19 +154,13 @@ class HeapRegion(Region):
         bad = self.heap.outside(np.where(far, 0, address - self.base), access.size)
         bad = (bad | far) & mask
         if bad.any():
-            chunk = machine.chunk
-            lanes = broadcast(bad, chunk.shape)
-            if machine.mask is not None:
-                lanes = lanes & machine.mask
-            place = int(np.argmax(lanes))
-            block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
-            offset = int(broadcast(address, chunk.shape).reshape(-1)[place]) - self.base
+            lanes = machine.chunk.lanes(bad) & machine.lanes()
+            offset = int(broadcast(address, lanes.shape).flat[np.argmax(lanes)]) - self.base
             # Of an access that begins inside, its first byte beyond counts.
             inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
             kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
-            verb = {"load": "reads", "store": "writes", "atomic": "updates"}[access.kind]
-            text = f"thread {thread} of block {block} {verb} {access.size} bytes at {where}."
-            machine.hazards.add(kind, access.location, int(np.count_nonzero(lanes)), block, thread, text)
+            text = f"{VERBS[access.kind]} {access.size} bytes at {where}"
+            machine.hazards.report(machine, kind, access.location, lanes, text)
         return mask & ~bad
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -32,16 +31,14 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.memory import PARAMETER_WINDOW, AddressSpace, Region
+from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.schedule import Schedule
-from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
-from cudabench.simulator.textures import FIRST_HANDLE, Texture
-from cudabench.simulator.values import Key
+from cudabench.simulator.values import Index3, Key
 from cudabench.symbols import plain_name
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -59,18 +56,16 @@ def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static: int, dynamic: int) -> None:
     """Raise LaunchError for a launch that no GPU would take (CUDA C++ Programming Guide, "Compute Capabilities")."""
+    for what, of, sides, limits in (("block", "threads", block, MAX_BLOCK), ("grid", "blocks", grid, MAX_GRID)):
+        for axis, value, limit in zip("xyz", sides, limits, strict=True):
+            if value > limit:
+                raise LaunchError(f"a {what} of {value} {of} in {axis} is over the limit of {limit}.")
     threads = block[0] * block[1] * block[2]
-    for axis, value, limit in zip("xyz", block, MAX_BLOCK, strict=True):
-        if value > limit:
-            raise LaunchError(f"a block of {value} threads in {axis} is over the limit of {limit}.")
     if threads > MAX_THREADS_PER_BLOCK:
         raise LaunchError(
             f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of "
             f"{MAX_THREADS_PER_BLOCK}."
         )
-    for axis, value, limit in zip("xyz", grid, MAX_GRID, strict=True):
-        if value > limit:
-            raise LaunchError(f"a grid of {value} blocks in {axis} is over the limit of {limit}.")
     if static > MAX_STATIC_SHARED:
         raise LaunchError(f"{static} bytes of static shared memory are over the limit of {MAX_STATIC_SHARED}.")
     if dynamic < 0 or static + dynamic > MAX_SHARED:
@@ -123,7 +118,7 @@ def run(
     kernel: str,
     grid: int | Sequence[int],
     block: int | Sequence[int],
-    arguments: Sequence[Any],
+    arguments: Sequence[Any] | Placed,
     *,
     shared_bytes: int = 0,
     names: Sequence[str] | None = None,
@@ -147,6 +142,7 @@ def run(
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
     bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a
     null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or a pointer to one.
+    Or all of them as their kernel finds them, `Placed` in an address space already.
     cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names:
     the parameters' names for messages.
     budget, seconds: vector steps and time after which the launch is stopped.
@@ -175,150 +171,34 @@ def run(
     if isinstance(program, str):
         program = load(program)
     code = program.code(kernel)
-    entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
-    if len(arguments) != len(entry.parameters):
-        raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
-    titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
-    if len(titles) != len(arguments):
-        raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
-    space = program.space()
-    if first_slot:
-        space.skip_to(first_slot)
-    rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
-    mapped = [
-        (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
-    ]
-    fetched = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Texture)]
-    inside = [(title, array) for value in arguments if isinstance(value, Struct) for _, title, array in value.pointers]
-    addresses = place_arrays(
-        space,
-        [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
-        + rows
-        + mapped
-        + fetched
-        + inside,
-        tuple(beside.items()) if beside else (),
-    )
-    maps: dict[int, Mapped] = {}
-    raw = bytearray(code.parameter_bytes)
-    textures: dict[int, Texture] = {}
-    for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
-        if isinstance(value, Texture):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is a texture or surface, but the kernel's parameter has {parameter.size} "
-                    "bytes."
-                )
-            handle = FIRST_HANDLE + 16 * len(textures)
-            textures[handle] = replace(value, name=title, base=addresses[id(value.array)])
-            piece = handle.to_bytes(8, "little")
-        elif isinstance(value, TensorMap):
-            piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
-        elif isinstance(value, Rows):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is an array of pointers, but the kernel's parameter has {parameter.size} "
-                    "bytes."
-                )
-            table = value.table(addresses[id(value.array)])
-            piece = space.place(f"the pointers to the rows of {title}", table, False).base.to_bytes(8, "little")
-        elif isinstance(value, np.ndarray):
-            if parameter.size != 8:
-                raise LaunchError(
-                    f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
-                )
-            piece = addresses[id(value)].to_bytes(8, "little")
-        else:
-            value = value.pointing(addresses) if isinstance(value, Struct) else value
-            piece = scalar_bytes(value, parameter, title)
-        offset = code.parameter_offsets[parameter.name]
-        raw[offset : offset + parameter.size] = piece
+    check_bounds(kernel, program.module.functions[kernel], block3)
+    together = _cluster(kernel, program.module, grid3, cluster)
     recorder = None
-    if trace:
-        recorder = Recorder(space, addresses, arguments, trace if isinstance(trace, tuple) else None)
-    placed = Placed(space, bytes(raw), textures, maps)
-    return run_placed(
-        program, kernel, grid3, block3, placed, shared_bytes=shared_bytes, budget=budget, seconds=seconds,
-        recorder=recorder, progress=progress, merged=merged, footprint=footprint, sample=sample, cluster=cluster,
-        declared=declared, between=between, schedule=schedule,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
-    parameters, and what their handles of textures and tensor maps stand for."""
-
-    space: AddressSpace
-    parameters: bytes
-    textures: dict[int, Texture] = field(default_factory=dict)
-    maps: dict[int, Mapped] = field(default_factory=dict)
-
-
-def run_placed(
-    program: Program,
-    kernel: str,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    placed: Placed,
-    *,
-    shared_bytes: int = 0,
-    budget: int | None = None,
-    seconds: float | None = None,
-    recorder: Recorder | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    merged: Mapping[int, tuple[int, int]] | None = None,
-    footprint: bool = False,
-    sample: int | None = None,
-    cluster: Sequence[int] | None = None,
-    declared: Declared | None = None,
-    between: Between | None = None,
-    schedule: str | None = None,
-) -> Report:
-    """Launch a kernel whose arguments lie in an address space already, as `run` does otherwise."""
-    code, space = program.code(kernel), placed.space
-    check_launch(grid, block, code.static_shared, shared_bytes)
-    check_bounds(kernel, program.module.functions[kernel], block)
-    together = _cluster(kernel, program.module, grid, cluster)
-    parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(placed.parameters, dtype=np.uint8), False)
-    barrier = 0
-    if code.cooperative:
-        threads = int(np.prod(np.array([*grid, *block], dtype=object)))
-        if threads > MAX_RESIDENT:
-            raise LaunchError(
-                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more "
-                "than any GPU holds; let each thread do more."
-            )
-        barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
+    if isinstance(arguments, Placed):
+        placed = arguments
+    else:
+        space = program.space()
+        space.skip_to(first_slot)
+        placed = place_arguments(code, space, arguments, names, beside or {})
+        if trace:
+            recorder = Recorder(space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+    barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
-    plan = program.plans.plan(code, grid, block, shared_bytes, whole, sample, together, order_of_blocks)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
-        recorder.watch = (x + grid[0] * (y + grid[1] * z), recorder.watch[1])
-    issued = {}
-    for number, access in enumerate(code.accesses):
-        if merged and access.location.ptx_line in merged:
-            issued[number] = merged[access.location.ptx_line]
+        recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
+    lines = {number: access.location.ptx_line for number, access in enumerate(code.accesses)}
+    issued = {number: merged[line] for number, line in lines.items() if line in merged} if merged else {}
     machine = Machine(
-        plan,
-        space,
-        parameters,
-        budget or DEFAULT_BUDGET,
-        recorder,
-        progress,
-        issued,
-        seconds,
-        placed.textures,
-        declared,
-        between,
+        plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, declared, between, barrier
     )
-    machine.grid_barrier, machine.tensor_maps = barrier, placed.maps
     if footprint:
-        machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
-    if plan.blocks == math.prod(grid) and Shares.fit(code, plan.blocks):
+        machine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
+    if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks):
         machine.shares = Shares(code, plan.blocks)
     try:
         machine.run()
@@ -329,25 +209,49 @@ def run_placed(
     if aliased:
         place = next((one.location for one in code.accesses if one.space == "shared"), None)
         if place is not None:
-            machine.hazards.same_memory(place, machine.chunk, aliased)
+            first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
+            machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
+    return _report(machine, recorder)
+
+
+def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
+    """Return the address of the barrier of a launch that synchronises its grid, 0 for any other.
+
+    Raises LaunchError for more threads than run at once.
+    """
+    if not code.cooperative:
+        return 0
+    threads = math.prod((*grid, *block))
+    if threads > MAX_RESIDENT:
+        raise LaunchError(
+            f"kernel {code.name} synchronises its grid, so all blocks must run at once: {threads} threads are more "
+            "than any GPU holds; let each thread do more."
+        )
+    return space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
+
+
+def _report(machine: Machine, recorder: Recorder | None) -> Report:
+    """Return what a launch that has ended did."""
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
+    code = machine.code
+    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(machine), machine.detours)
     return Report(
-        machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, plan.layout, executed, _turns(code, machine), machine.detours)},
-        branches(code, executed, plan), _contended(code, machine), _footprint(machine),
-        None if machine.shares is None else machine.shares.imbalance(grid),
+        machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
+        None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.suspicions(),
+        {code.name: lines}, branches(code, executed, machine.plan),
+        tuple(_contended(machine, number) for number in sorted(machine.contention)), _footprint(machine),
+        None if machine.shares is None else machine.shares.imbalance(machine.grid),
     )  # fmt: skip
 
 
-def _turns(code: Code, machine: Machine) -> dict[int, list[int]]:
+def _turns(machine: Machine) -> dict[int, list[int]]:
     """Return by PTX line how often warps went through the loops of atomics, and with how many lanes."""
     found: dict[int, list[int]] = {}
     for number, (turns, waiting) in machine.counters.turns.items():
-        line = found.setdefault(code.accesses[number].location.ptx_line, [0, 0])
+        line = found.setdefault(machine.code.accesses[number].location.ptx_line, [0, 0])
         line[0] += turns
         line[1] += waiting
     return found
@@ -362,24 +266,18 @@ def _footprint(machine: Machine) -> Footprint | None:
     for key, row in machine.counters.rows.items():
         requests, pieces = (sum(look[place] for look in row.looks.values()) for place in (0, 1))
         counted[key] = requests, pieces
-    return footprints.footprint(counted, machine.grid[0] * machine.grid[1] * machine.grid[2], machine.instructions)
+    return footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
 
 
-def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
-    """Return how often the atomics on global memory met."""
-    found = []
-    for number, (contention, returns) in sorted(machine.contention.items()):
-        location = code.accesses[number].location
-        found.append(
-            Contended(
-                code.files.get(location.file, ""), location.line, location.ptx_line, returns,
-                *contention.hottest(),
-            )
-        )  # fmt: skip
-    return tuple(found)
+def _contended(machine: Machine, number: int) -> Contended:
+    """Return how often an atomic on global memory met others."""
+    contention, returns = machine.contention[number]
+    location = machine.code.accesses[number].location
+    file = machine.code.files.get(location.file, "")
+    return Contended(file, location.line, location.ptx_line, returns, *contention.hottest())
 
 
-def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
+def _accesses(machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
     told = machine.plan.told
@@ -389,7 +287,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         if before is not None and before[0] == state:
             _, access, key = before
         else:
-            access = _told(code, machine, row)
+            access = _access(machine, row)
             key = access.key
             if state is not None:
                 told[place] = state, access, key
@@ -397,29 +295,15 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         found[key] = access if have is None else have.plus(access)
     for number, (line, issued) in machine.counters.issued.items():
         away = machine.counters.merged[number]
-        if not away or issued:
-            continue
-        leader = next((key for key, access in found.items() if access.instruction == line), None)
-        if leader:
+        leads = (key for key, access in found.items() if access.instruction == line)
+        if away and not issued and (leader := next(leads, None)) is not None:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 
 
-def _told(code: Code, machine: Machine, row: Row) -> Access:
-    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
-    access = _access(code, machine, row)
-    reason = machine.plan.undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
-    reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
-    reason = reason or (PLACED if _on_heap(machine, row) else None)
-    access = access if reason is None else access._replace(inexact=reason)
-    if any(look.pattern.kind == "gather" for look in row.looks):
-        access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
-    return access
-
-
 def _state(machine: Machine, row: Row) -> Key | None:
     """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
-    space = machine.plan.code.accesses[row.number].space
+    space = machine.code.accesses[row.number].space
     if space not in ("shared", "local") or row.number in machine.counters.elsewhere:
         return None  # an array of its own by launch
     issued = machine.counters.issued.get(row.number)
@@ -427,52 +311,39 @@ def _state(machine: Machine, row: Row) -> Key | None:
     return looks, row.first, row.step, row.reloads, issued
 
 
-def _on_heap(machine: Machine, row: Row) -> bool:
-    """Return whether lanes went to what malloc gave."""
-    if machine.plan.code.accesses[row.number].space != "global":
-        return False
-    slots = row.array if isinstance(row.array, tuple) else (row.array,)
-    return any(slot != NOWHERE and isinstance(machine.space.slots[slot], HeapRegion) for slot in slots)
-
-
-def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
+def _shared_variables(machine: Machine) -> tuple[tuple[str, int, int], ...]:
     """Return name, offset and bytes of the variables in shared memory."""
-    return tuple(
-        (plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in code.shared_names
-    )
+    names = machine.code.shared_names
+    return tuple((plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in names)
 
 
-def _access(code: Code, machine: Machine, row: Row) -> Access:
-    """Return the record of what one instruction did to one array."""
+def _access(machine: Machine, row: Row) -> Access:
+    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+    code, plan = machine.code, machine.plan
     location, space, op, size, what = code.accesses[row.number]
+    line = location.ptx_line
     issued = machine.counters.issued.get(row.number, (0, size))[1]
-    size = size if issued == ONE_LANE else issued
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    _, requests, pieces, ideal, _ = patterns[0]
-    for each in patterns[1:]:
-        requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal
-    array, nbytes, start = None, 0, 0
-    if row.array == NOWHERE:
-        pass
-    elif space == "shared" and code.shared_names:
-        assert isinstance(row.array, int)
-        name, start, nbytes = code.shared_names[row.array]
-        array, nbytes = plain_name(name), nbytes or machine.shared_size - start
-    elif space in ("global", "constant"):
-        slots = row.array if isinstance(row.array, tuple) else (row.array,)
-        regions = [machine.space.slots[slot] for slot in slots]
-        array, nbytes, start = plain_name(regions[0].name), regions[0].size, regions[0].base
-        if len(regions) > 1:
-            array = ", ".join(plain_name(region.name) for region in regions)
-    first = row.first
-    if first is None:
-        least = next(iter(row.looks)).least
-        first = start if least is None else least
+    requests, pieces, ideal = (sum(map(itemgetter(place), patterns)) for place in (1, 2, 3))
+    slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
+    regions = [machine.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
+    array, start, nbytes = None, 0, 0
+    if regions:
+        array = ", ".join(plain_name(region.name) for region in regions)
+        start, nbytes = regions[0].base, regions[0].size
+    elif slots and space == "shared" and code.shared_names:
+        array, start, nbytes = _shared_variables(machine)[slots[0]]
+    least = start if row.first is None else row.first
+    if row.first is None and (lowest := next(iter(row.looks)).least) is not None:
+        least = lowest
+    inexact = plan.undecided.get(line) or (order.TURNS if row.reloads else None)
+    inexact = inexact or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
+    inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
     shared = space in ("shared", "constant")
     return Access(
-        code.files.get(location.file, ""), location.line, space, op, size, requests,
+        code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued, requests,
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
-        kernel=code.name, column=location.column, instruction=location.ptx_line,
-        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
-        reloads=row.reloads, aggregated=issued == ONE_LANE,
+        kernel=code.name, column=location.column, instruction=line, array=array, array_bytes=nbytes, start=start,
+        patterns=patterns, first=least, step=row.step, what=what, reloads=row.reloads, aggregated=issued == ONE_LANE,
+        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in plan.led_by_data,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator import clusters
+from cudabench.simulator.check import members
 from cudabench.simulator.check.barriers import Barriers
 from cudabench.simulator.check.cures import BLOCK, WARP
 from cudabench.simulator.check.departures import Departures
@@ -33,25 +34,20 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.masks import MOST_BYTES, joined, parted
-from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
-from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
+from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.program.code import Barrier, Block, Op
 from cudabench.simulator.report import Executed
 from cudabench.simulator.schedule import Turns
+from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
-from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
 FAIRNESS, BURST = 4096, 64
+_EVERYTHING = range(1 << 62)  # registers: a guarded instruction keeps the old value of the lanes that skip it
 MOST_KEPT = 4096  # sets of waiting blocks whose registers are remembered
-
-
-class _Everything:
-    """A set that holds every register: a guarded instruction keeps the old value of the lanes that skip it."""
-
-    def __contains__(self, item: object) -> bool:
-        return True
 
 
 class Machine:
@@ -60,27 +56,28 @@ class Machine:
     def __init__(
         self,
         plan: Plan,
-        space: AddressSpace,
-        parameters: Region,
+        placed: Placed,
         budget: int,
         trace: Recorder | None = None,
         progress: Callable[[int, int], None] | None = None,
         merged: Mapping[int, tuple[int, int]] | None = None,
         seconds: float | None = None,
-        textures: Mapping[int, Texture] | None = None,
         declared: Declared | None = None,
         between: Between | None = None,
+        grid_barrier: int = 0,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
-        self.space, self.parameters = space, parameters
+        self.space = placed.space
+        given = np.frombuffer(placed.parameters, dtype=np.uint8)
+        self.parameters = Region("the parameters", PARAMETER_WINDOW, given, False)
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged or {})
         self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
-        self.hazards = Hazards(plan.code, space, plan.shared_size, declared, between)
+        self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
         self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
         self.instructions = 0
         # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
@@ -88,9 +85,9 @@ class Machine:
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
-        self.textures = textures or {}  # by handle
+        self.textures = placed.textures  # by handle
         self.surface_writes: dict[int, Array] = {}  # by where the array lies: which bytes the launch wrote to a surface
-        self.tensor_maps: dict[int, Any] = {}  # by handle
+        self.tensor_maps = placed.maps  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
         self.watch: Waits | None = None  # a look whether the launch ever ends
@@ -100,7 +97,7 @@ class Machine:
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
-        self.grid_barrier = 0  # the address of what a cooperative launch has
+        self.grid_barrier = grid_barrier  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
         self.keep: Container[int] = frozenset()
@@ -131,13 +128,14 @@ class Machine:
             value = self.merge(index, value)
         self.registers[index] = value
 
-    def merge(self, index: int, value: Value) -> Value:
-        """Return the register with new values in the active lanes."""
-        old = self.registers[index]
+    def merge(self, index: int, value: Value, old: Value = None, lanes: Array | None = None) -> Value:
+        """Return the register with new values in the active lanes, or in others; old: in the place of what it has."""
+        old = self.registers[index] if old is None else old
+        mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
         if width == 1:
             new, past = as_array(value, BOOL, self.chunk), as_array(old, BOOL, self.chunk)
-            return truth(np.where(self.mask, new, past))  # type: ignore[arg-type]
+            return truth(np.where(mask, new, past))  # type: ignore[arg-type]
         if type(old) is Affine or type(value) is Affine or old.dtype != value.dtype:
             if (
                 type(old) is Affine and type(value) is Affine
@@ -146,7 +144,7 @@ class Machine:
                 return value
             dtype = UNSIGNED[width] if width < 128 else value.dtype
             value, old = as_array(value, dtype, self.chunk), as_array(old, dtype, self.chunk)
-        return np.where(self.mask, value, old)  # type: ignore[arg-type]
+        return np.where(mask, value, old)  # type: ignore[arg-type]
 
     def array(self, index: int, dtype: np.dtype[Any]) -> Array:
         """Return a register's bits as an array."""
@@ -176,9 +174,7 @@ class Machine:
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
-        if self.mask is None:
-            return np.ones(self.chunk.shape, dtype=bool)
-        return broadcast(self.mask, self.chunk.shape)
+        return self.chunk.lanes(self.mask)
 
     def first_value(self, index: int) -> int:
         """Return what the first lane has in a 32-bit register, for values that all lanes share."""
@@ -189,7 +185,7 @@ class Machine:
         """Note an atomic of the lanes of a mask on global memory."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
-        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        lanes = chunk.real(mask)
         blocks = self.global_races.grid_races.numbers(chunk)
         chosen = np.flatnonzero(lanes)
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
@@ -209,16 +205,6 @@ class Machine:
         """Note that the lanes of a mask have polled; fences: before which others have announced what they did."""
         self.shared_races.acquire(mask, fences)
         self.global_races.acquire(mask, fences)
-
-    def need_local(self, nbytes: int) -> None:
-        """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
-        chunk, local = self.chunk, self.local
-        if local is None or local.shape[0] != chunk.blocks:
-            local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
-        if local.shape[2] < nbytes:
-            more = -(-2 * nbytes // 16) * 16 - local.shape[2]
-            local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
-        self.local, self.local_bytes = local, max(self.local_bytes, nbytes)
 
     # The launch.
 
@@ -274,7 +260,7 @@ class Machine:
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks, executed, rank = self.code.blocks, self.executed, self.ranks.__getitem__
+        blocks, executed = self.code.blocks, self.executed
         ready: dict[int, Array | None] = {0: chunk.root}
         waiting: dict[int, Array | None] = {}
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
@@ -284,7 +270,7 @@ class Machine:
         self.watch = None
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turns = self.groups(chunk)
-        turn = BURST
+        self.turn = BURST
         nothing: frozenset[int] = frozenset()
         kept = chunk.masks
         clock, deadline = time.monotonic, self.deadline
@@ -292,51 +278,24 @@ class Machine:
         everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
         shares = self.shares
         ran = self.barriers.ran if self.barriers.any else None
+        ways = {
+            "exit": self.exit, "barrier": self.barrier, "call": self.call, "return": self.go_back,
+            "table": self.branch_table,
+        }  # fmt: skip
         while True:
-            forced = False
             if turns is not None:
                 turns.step()
-            if ready:
-                awake: Collection[int] = () if self.watch is None else self.watch.turn()
-                if len(ready) == 1 and not waiting and not parked and not self.held:
-                    number, mask = ready.popitem()
-                    self.keep = nothing
-                else:
-                    turn += 1
-                    # Lanes that spin on a lock must not starve the lane that holds it.
-                    late = turn % FAIRNESS < BURST
-                    if turn % FAIRNESS == 0:
-                        self.reconsider()
-                        if parked and self.barriers.release(spinning=True):
-                            continue  # what they spin on may be for a block at a barrier to write
-                    if len(ready) == 1:
-                        (number,) = ready
-                    else:
-                        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
-                    if self.asleep and not late and not awake:
-                        awake = ready.keys() - self.asleep
-                        if not awake:
-                            self.asleep.clear()
-                            self.reconsider()
-                            if parked and self.barriers.release(spinning=True):
-                                continue
-                        number = min(awake or ready, key=rank)
-                    mask = ready.pop(number)
-                    if number in self.loose:
-                        self.loose.discard(number)
-                    elif number in waiting:
-                        mask = self.union(mask, waiting.pop(number))
-                    self.keep = self.others()
-            elif waiting:
-                number = min(waiting, key=rank)
-                mask = waiting.pop(number)
-                self.keep = self.others()
-                forced = True
-            elif parked:
-                self.barriers.release()
-                continue
+            if len(ready) == 1 and not waiting and not parked and not self.held and self.watch is None:
+                number, mask = ready.popitem()
+                self.keep = nothing
+                forced = False
             else:
-                break
+                chosen = self.choose()
+                if chosen is None:
+                    if ready or waiting or parked:
+                        continue
+                    break
+                number, mask, forced = chosen
             if kept is not None and kept.bytes > MOST_BYTES:
                 kept.forget()
             block = blocks[number]
@@ -345,7 +304,7 @@ class Machine:
             if ran is not None:
                 ran(number, mask)
             if block.ops and block.ops[0].kind == "collective" and mask is not chunk.root:
-                missing = self.missing(block.ops[0])
+                missing = members.missing(self, block.ops[0])
                 if missing is not None:
                     if not forced:
                         waiting[number] = mask
@@ -378,24 +337,61 @@ class Machine:
             if end is None:
                 self.arrive(number + 1, mask)
                 continue
-            kind = end.kind
-            if kind == "branch":
+            if end.kind == "branch":
                 self.branch(end, number, mask)
-            elif kind == "exit":
-                self.exit(end, number, mask)
-            elif kind == "barrier":
-                self.barrier(end, number, mask)
-            elif kind == "call":
-                self.call(end, mask)
-            elif kind == "return":
-                for following, lanes in self.stack.ways(self, mask):
-                    self.arrive(following, lanes)
-            else:
-                self.branch_table(end, number, mask)
+                continue
+            yes, no = self.split(end, mask)
+            if no is not False:
+                self.arrive(number + 1, no)
+            if yes is not False:
+                ways[end.kind](end, number, yes)
         self.shared_races.finish()
         self.global_races.finish()
         self.cluster_races.barrier()
         self.departures.finish()
+
+    def choose(self) -> tuple[int, Array | None, bool] | None:
+        """Return the block of code that runs next, its lanes, and whether they go on without others that they name.
+
+        None where lanes at a barrier were let go on, or none are left.
+        """
+        ready, waiting, parked, rank = self.ready, self.waiting, self.parked, self.ranks.__getitem__
+        if not ready:
+            if not waiting:
+                if parked:
+                    self.barriers.release()
+                return None
+            number = min(waiting, key=rank)
+            mask = waiting.pop(number)
+            self.keep = self.others()
+            return number, mask, True
+        awake: Collection[int] = () if self.watch is None else self.watch.turn()
+        if len(ready) == 1 and not waiting and not parked and not self.held:
+            self.keep = frozenset()
+            return (*ready.popitem(), False)
+        self.turn += 1
+        # Lanes that spin on a lock must not starve the lane that holds it.
+        late = self.turn % FAIRNESS < BURST
+        if self.turn % FAIRNESS == 0:
+            members.reconsider(self)
+            if parked and self.barriers.release(spinning=True):
+                return None  # what they spin on may be for a block at a barrier to write
+        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
+        if self.asleep and not late and not awake:
+            awake = ready.keys() - self.asleep
+            if not awake:
+                self.asleep.clear()
+                members.reconsider(self)
+                if parked and self.barriers.release(spinning=True):
+                    return None
+            number = min(awake or ready, key=rank)
+        mask = ready.pop(number)
+        if number in self.loose:
+            self.loose.discard(number)
+        elif number in waiting:
+            mask = self.union(mask, waiting.pop(number))
+        self.keep = self.others()
+        return number, mask, False
 
     def groups(self, chunk: Chunk) -> Turns | None:
         """Return the groups of blocks that take turns; None where all blocks of a chunk run in step."""
@@ -495,19 +491,11 @@ class Machine:
         place = op.line.file, op.line.line
         if scope == WARP:
             self.parted[place] = WARP
-        elif place not in self.parted:
-            every: Array = np.ones((1, 1), bool)
-            ways = [broadcast(every if way is None else way, self.chunk.shape).any(axis=1) for way in (yes, no)]
-            if (ways[0] & ways[1]).any():
-                self.parted[place] = BLOCK
+        elif place not in self.parted and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
+            self.parted[place] = BLOCK
 
-    def branch_table(self, op: Op, number: int, mask: Array | None) -> None:
+    def branch_table(self, op: Op, number: int, yes: Array | None) -> None:
         """Send lanes through a branch table."""
-        yes, no = self.split(op, mask)
-        if no is not False:
-            self.arrive(number + 1, no)
-        if yes is False:
-            return
         choice = self.registers[op.selector]
         if type(choice) is Affine and choice.coefficients is None:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
@@ -530,7 +518,12 @@ class Machine:
         if (ways > 1).any() or (rows > 1).any():
             self.parted[op.line.file, op.line.line] = WARP if (ways > 1).any() else BLOCK
 
-    def call(self, op: Op, mask: Array | None) -> None:
+    def go_back(self, op: Op, number: int, mask: Array | None) -> None:
+        """Send lanes behind the calls of the function that they leave."""
+        for following, lanes in self.stack.ways(self, mask):
+            self.arrive(following, lanes)
+
+    def call(self, op: Op, number: int, mask: Array | None) -> None:
         """Send lanes into a function, by its address where the call has one."""
         site = op.site
         assert site is not None
@@ -551,13 +544,8 @@ class Machine:
         if rest.any():
             self.stack.lost(self, op.line, rest, addresses)
 
-    def exit(self, op: Op, number: int, mask: Array | None) -> None:
+    def exit(self, op: Op, number: int, yes: Array | None) -> None:
         """End lanes."""
-        yes, no = self.split(op, mask)
-        if no is not False:
-            self.arrive(number + 1, no)
-        if yes is False:
-            return
         if op.run is not None:
             self.mask, self._warps = yes, -1
             op.run(self)
@@ -566,152 +554,46 @@ class Machine:
         gone = np.ones((1, 1), dtype=bool) if yes is None else yes
         self.exited = gone if self.exited is None else self.exited | gone
 
-    def barrier(self, op: Op, number: int, mask: Array | None) -> None:
+    def barrier(self, op: Op, number: int, yes: Array | None) -> None:
         """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
         assert op.barrier is not None
-        yes, no = self.split(op, mask)
-        if no is not False:
-            self.arrive(number + 1, no)
-        if yes is False:
-            return
         if isinstance(op.barrier, clusters.ClusterBarrier):
-            clusters.wait(self, op, number, yes)
+            clusters.wait(self, op, number + 1, yes)
             return
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.
             self.barriers.passed(op)
             op.barrier.reduce(self, yes)
-            self.shared_races.barrier()
-            self.global_races.barrier()
+            self.end_interval()
             self.arrive(number + 1, yes)
             return
         if op.barrier.arrive:
-            self.parked.append((-1, yes, op, op.barrier))
             self.arrive(number + 1, yes)
-            return
-        self.parked.append((number + 1, yes, op, op.barrier))
+        self.parked.append((-1 if op.barrier.arrive else number + 1, yes, op, op.barrier))
+
+    def end_interval(self) -> None:
+        """Note that threads of blocks have met."""
+        self.shared_races.barrier()
+        self.global_races.barrier()
 
     def wake(self) -> None:
         """Let lanes look again for what they wait for."""
         self.asleep.clear()
 
-    def missing(self, op: Op) -> Array | None:
-        """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
-        if not self.ready and not self.waiting and not self.parked:
-            return None
-        chunk = self.chunk
-        here = self.lanes()
-        assert op.members is not None
-        named = op.members(self)
-        if named is None:
-            needed = np.broadcast_to(
-                here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32)
-            )
-        else:
-            words = np.where(here, broadcast(named, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
-            union = np.bitwise_or.reduce(words, axis=2)
-            needed = (union[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(bool)
-        absent = needed.reshape(chunk.shape) & ~here
-        if chunk.root is not None:
-            absent &= chunk.root
-        if self.exited is not None:
-            absent &= ~self.exited
-        return absent if absent.any() else None
-
-    def reconsider(self) -> bool:
-        """Let lanes go on that waited for others of their warps, all of whom are there by now or have ended; return
-        whether there are any."""
-        found = False
-        mask, warps = self.mask, self._warps
-        for number in [*self.waiting]:
-            self.mask, self._warps = self.waiting[number], -1
-            lanes = self.lanes()
-            absent = self.missing(self.code.blocks[number].ops[0])
-            if absent is None:
-                self.arrive(number, self.waiting.pop(number))
-                found = True
-                continue
-            held = absent.reshape(self.chunk.blocks, self.chunk.warps, 32).any(axis=2).repeat(32, axis=1)
-            free = self.chunk.real(lanes & ~held)
-            if free.any() and number not in self.ready:
-                self.waiting[number] = self.chunk.real(lanes & held)
-                self.ready[number] = free
-                self.loose.add(number)
-                found = True
-        self.mask, self._warps = mask, warps
-        return found
-
     def examine(self, block: Block, number: int, mask: Array | None) -> None:
         """Stop a launch that ran through its budget of steps or time; see whether another ever ends."""
         if self.steps > self.budget or time.monotonic() > self.deadline:
-            self.exhausted(block)
+            line = block.every[0].line
+            place = f"{self.code.files.get(line.file, '')}:{line.line}"
+            if self.steps > self.budget:
+                raise BudgetExceeded(
+                    f"kernel {self.code.name} was stopped after {self.budget} instructions at {place}: it seems to run "
+                    "forever; if it is only long, use a smaller size."
+                )
+            raise BudgetExceeded(
+                f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout (or --budget) "
+                "or use a smaller size if it is only long."
+            )
         if self.watch is None:
             self.watch, self.next_look = Waits(self), -1
         self.watch.ran(number, mask)
-
-    def exhausted(self, block: Block) -> None:
-        """Stop a launch that ran through its budget of steps or time."""
-        op = block.ops[0] if block.ops else block.terminator
-        assert op is not None
-        file = self.code.files.get(op.line.file, "")
-        place = f"{file}:{op.line.line}"
-        if self.steps > self.budget:
-            raise BudgetExceeded(
-                f"kernel {self.code.name} was stopped after {self.budget} instructions at {place}: it seems to run "
-                "forever; if it is only long, use a smaller size."
-            )
-        raise BudgetExceeded(
-            f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout (or --budget) or "
-            "use a smaller size if it is only long."
-        )
-
-
-_EVERYTHING = _Everything()
-
-
-def special(machine: Machine, name: str) -> Value:
-    """Return the value of a special register (PTX ISA 10) for all lanes of the chunk."""
-    chunk = machine.chunk
-    base, _, axis = name.partition(".")
-    place = "xyz".find(axis) if axis else 0
-    if base == "%tid":
-        unit = [0] * 6
-        unit[place] = 1
-        high = chunk.block[place] - 1
-        return Affine(0, tuple(unit), 0, high) if high else Affine(0)  # type: ignore[arg-type]
-    if base == "%ctaid":
-        unit = [0] * 6
-        unit[3 + place] = 1
-        first, count = chunk.origin[place], chunk.extent[place]
-        if chunk.turned[place]:
-            unit[3 + place] = -1
-        start = first + count - 1 if chunk.turned[place] else first
-        return Affine(start, tuple(unit), first, first + count - 1) if count > 1 else Affine(first)  # type: ignore[arg-type]
-    if base == "%ntid":
-        return Affine(chunk.block[place])
-    if base == "%nctaid":
-        return Affine(chunk.grid[place])
-    if name == "%nwarpid":
-        return Affine(chunk.warps)
-    if name == "WARP_SZ":
-        return Affine(32)
-    if name in ("%dynamic_smem_size", "%total_smem_size"):
-        return Affine(machine.dynamic_shared if name == "%dynamic_smem_size" else machine.shared_size)
-    if base in CLUSTER_WORDS:
-        return clusters.special(machine, name)
-    if name in GRID_BARRIER:
-        return Affine(machine.grid_barrier >> 32 if name == GRID_BARRIER[0] else machine.grid_barrier & 0xFFFFFFFF)
-    if name in ("%smid", "%gridid"):
-        return Affine(0)
-    if name == "%nsmid":
-        return Affine(1)
-    number = np.arange(chunk.threads, dtype=np.uint32).reshape(1, -1)
-    lane = number & np.uint32(31)
-    if name == "%laneid":
-        return lane
-    if name == "%warpid":
-        return number >> np.uint32(5)
-    one = np.left_shift(np.uint32(1), lane)
-    upto = one | (one - np.uint32(1))
-    masks = {"eq": one, "lt": one - np.uint32(1), "le": upto, "gt": ~upto, "ge": ~(one - np.uint32(1))}
-    return masks[name.rpartition("_")[2]]

@@ -164,15 +164,12 @@ class Plans:
     def __init__(self) -> None:
         self._plans: OrderedDict[Key, Plan] = OrderedDict()
 
-    def plan(
-        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
-        cluster: Index3 | None = None, schedule: Schedule | None = None,
-    ) -> Plan:  # fmt: skip
-        """Return the plan of a launch: that of an earlier one like it, or a new one."""
-        key = (code.name, grid, block, dynamic_shared, traced, sample, cluster, schedule)
+    def plan(self, code: Code, *how: Any) -> Plan:
+        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
+        key = (code.name, *how)
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample, cluster, schedule)
+            found = self._plans[key] = Plan(code, *how)
             if len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
-from typing import Any, NamedTuple
+from operator import add
+from typing import Any, NamedTuple, TypeVar
 
 from cudabench.simulator.count.footprint import Footprint
 from cudabench.simulator.count.patterns import Pattern
@@ -79,45 +81,27 @@ class Access(NamedTuple):
 
     def times(self, factor: float) -> Access:
         """Return the counts of so many times as many requests, rounded."""
-
-        def grown(count: int | None) -> int | None:
-            return None if count is None else round(count * factor)
-
-        return self._replace(
-            requests=round(self.requests * factor),
-            sectors=grown(self.sectors),
-            ideal_sectors=grown(self.ideal_sectors),
-            wavefronts=grown(self.wavefronts),
-            ideal_wavefronts=grown(self.ideal_wavefronts),
-            merged=round(self.merged * factor),
-            reloads=round(self.reloads * factor),
-            patterns=tuple(
-                each._replace(
-                    requests=round(each.requests * factor),
-                    pieces=round(each.pieces * factor),
-                    ideal=round(each.ideal * factor),
-                )
-                for each in self.patterns
-            ),
+        counts = {name: count for name in _COUNTS if (count := getattr(self, name)) is not None}
+        patterns = (
+            each._replace(
+                requests=round(each.requests * factor),
+                pieces=round(each.pieces * factor),
+                ideal=round(each.ideal * factor),
+            )
+            for each in self.patterns
         )
+        grown = {name: round(count * factor) for name, count in counts.items()}
+        return self._replace(patterns=tuple(patterns), **grown)
 
     def plus(self, other: Access) -> Access:
         """Return the sum of two launches' accesses with one key."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _COUNTS}
+        sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+        patterns = by_pattern((*self.patterns, *other.patterns))
+        return self._replace(patterns=patterns, step=self.step or other.step, **sums)
 
-        def add(x: int | None, y: int | None) -> int | None:
-            return None if x is None or y is None else x + y
 
-        return self._replace(
-            requests=self.requests + other.requests,
-            sectors=add(self.sectors, other.sectors),
-            ideal_sectors=add(self.ideal_sectors, other.ideal_sectors),
-            wavefronts=add(self.wavefronts, other.wavefronts),
-            ideal_wavefronts=add(self.ideal_wavefronts, other.ideal_wavefronts),
-            merged=self.merged + other.merged,
-            reloads=self.reloads + other.reloads,
-            patterns=by_pattern((*self.patterns, *other.patterns)),
-            step=self.step or other.step,
-        )
+_COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads")
 
 
 def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
@@ -151,6 +135,15 @@ class Hazard(NamedTuple):
     instruction: int = 0
     between_blocks: bool = False
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What tells it from other hazards, in the order of the source."""
+        return self.file, self.line, self.kind
+
+    def plus(self, other: Hazard) -> Hazard:
+        """Return the first of two with the count of both."""
+        return self._replace(count=self.count + other.count)
+
 
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
@@ -171,15 +164,9 @@ class Executed(NamedTuple):
     zero_warps: int = 0
     zero_lanes: int = 0
 
-    def plus(
-        self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0, turns: int = 0, waiting: int = 0,
-        taking: int = 0, zero_warps: int = 0, zero_lanes: int = 0,
-    ) -> Executed:  # fmt: skip
+    def plus(self, *counts: int, **named: int) -> Executed:
         """Return the sum."""
-        return Executed(
-            self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted, self.turns + turns,
-            self.waiting + waiting, self.taking + taking, self.zero_warps + zero_warps, self.zero_lanes + zero_lanes,
-        )  # fmt: skip
+        return Executed(*map(add, self, Executed(*counts, **named)))
 
 
 class Branch(NamedTuple):
@@ -203,13 +190,15 @@ class Branch(NamedTuple):
     loop: bool = False
     by_data: bool = False
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from other branches, in the order of the source."""
+        return self[:2]
+
     def plus(self, other: Branch) -> Branch:
         """Return the sum of two launches' records of one line."""
-        return Branch(
-            self.file, self.line, self.executions + other.executions, self.parted + other.parted,
-            self.lanes + other.lanes, self.taken + other.taken, self.instructions + other.instructions,
-            self.threads + other.threads, self.loop or other.loop, self.by_data or other.by_data,
-        )  # fmt: skip
+        told = self.loop or other.loop, self.by_data or other.by_data
+        return Branch._make((*self[:2], *map(add, self[2:8], other[2:8]), *told))
 
 
 class Imbalance(NamedTuple):
@@ -287,54 +276,35 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
 
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
-    instructions, output, trace = 0, [], None
-    accesses: dict[tuple[Any, ...], Access] = {}
-    hazards: list[Hazard] = []
-    suspicions: list[Hazard] = []
+    reports = [*reports]
     executed: dict[str, list[Mapping[int, Executed]]] = {}
-    branches: dict[tuple[str, int], Branch] = {}
-    contended: list[Contended] = []
-    footprint: Footprint | None = None
-    imbalances = []
     for report in reports:
-        instructions += report.instructions
-        output.append(report.output)
-        trace = report.trace if trace is None else trace
-        for access in report.accesses:
-            have = accesses.get(access.key)
-            accesses[access.key] = access if have is None else have.plus(access)
-        hazards += report.hazards
-        suspicions += report.suspicions
-        contended += report.contended
-        if report.footprint is not None:
-            footprint = report.footprint if footprint is None else footprint.plus(report.footprint)
-        if report.imbalance is not None:
-            imbalances.append(report.imbalance)
-        for branch in report.branches:
-            known = branches.get(branch[:2])
-            branches[branch[:2]] = branch if known is None else branch.plus(known)
         for kernel, lines in report.executed.items():
             executed.setdefault(kernel, []).append(lines)
+    footprints = [report.footprint for report in reports if report.footprint is not None]
+    imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
-        instructions,
-        tuple(accesses[key] for key in sorted(accesses)),
-        _by_line(hazards),
-        "".join(output),
-        trace,
-        _by_line(suspicions),
+        sum(report.instructions for report in reports),
+        together(report.accesses for report in reports),
+        together(report.hazards for report in reports),
+        "".join(report.output for report in reports),
+        next((report.trace for report in reports if report.trace is not None), None),
+        together(report.suspicions for report in reports),
         {kernel: _summed(several) for kernel, several in executed.items()},
-        tuple(branches[key] for key in sorted(branches)),
-        tuple(contended),
-        footprint,
+        together(report.branches for report in reports),
+        tuple(chain.from_iterable(report.contended for report in reports)),
+        reduce(Footprint.plus, footprints) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
     )
 
 
-def _by_line(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
-    """Return one hazard for each kind and line, the first with the counts of all, in the order of the lines."""
-    found: dict[tuple[str, int, str], Hazard] = {}
-    for hazard in hazards:
-        key = (hazard.file, hazard.line, hazard.kind)
-        first = found.get(key)
-        found[key] = hazard if first is None else first._replace(count=first.count + hazard.count)
+Counts = TypeVar("Counts", Access, Branch, Hazard)
+
+
+def together(several: Iterable[Iterable[Counts]]) -> tuple[Counts, ...]:
+    """Return one record for all with the same key, in the order of the keys."""
+    found: dict[tuple[Any, ...], Counts] = {}
+    for record in chain.from_iterable(several):
+        have = found.get(record.key)
+        found[record.key] = record if have is None else have.plus(record)
     return tuple(found[key] for key in sorted(found))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.members import reconsider
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Array, Chunk, Index3
@@ -102,7 +103,7 @@ class Turns:
             if not machine.waiting and not machine.parked:
                 self.switch()
         elif machine.ready.keys() <= machine.asleep:
-            if machine.reconsider() or (machine.parked and machine.barriers.release(spinning=True)):
+            if reconsider(machine) or (machine.parked and machine.barriers.release(spinning=True)):
                 return
             self.switch()
         elif self.last and machine.steps > self.since and not machine.code.signs.isdisjoint(machine.ready):
@@ -114,8 +115,7 @@ class Turns:
         """Take the next group in hand; the one that was comes last now."""
         machine = self.machine
         # Accesses of two groups are in no order in which the checks of one interval could take them.
-        machine.shared_races.barrier()
-        machine.global_races.barrier()
+        machine.end_interval()
         mine = self.mine()
         if mine.ready or mine.waiting or mine.parked:
             self.rest.append(mine)

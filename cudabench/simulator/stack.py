@@ -8,15 +8,12 @@ import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.values import (
-    BOOL,
     INT64,
     UNSIGNED,
     Affine,
     Array,
     Chunk,
     Value,
-    as_array,
-    broadcast,
     different,
 )
 from cudabench.symbols import readable
@@ -48,7 +45,11 @@ class Stack:
         """
         for depth, lanes in self._by_depth(machine):
             if depth >= DEEPEST:
-                self._refuse(machine, site)
+                names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
+                raise KernelTrap(
+                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack "
+                    "holds that unless cudaLimitStackSize is raised far; does the recursion end?"
+                )
             if depth == len(self.levels):
                 self.levels.append({})
                 self.backs.append(-1)
@@ -59,7 +60,8 @@ class Stack:
                 continue
             self.backs[depth] = np.where(lanes, site.back, self.backs[depth])
             for index in site.saved:
-                level[index] = self._mixed(machine, index, lanes, machine.registers[index], level.get(index))
+                new = machine.registers[index]
+                level[index] = machine.merge(index, new, level[index], lanes) if index in level else new
         self._move(machine, 1)
         if site.recursive and site.frame is not None and site.frame.frame:
             moved = machine.array(pointer, INT64) + site.frame.frame
@@ -67,7 +69,18 @@ class Stack:
         top = machine.array(pointer, INT64)
         need = max(callee.frame for callee in site.callees)
         if need:
-            machine.need_local(int(top.max()) + need)
+            self._need_local(machine, int(top.max()) + need)
+
+    @staticmethod
+    def _need_local(machine: Machine, nbytes: int) -> None:
+        """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
+        chunk, local = machine.chunk, machine.local
+        if local is None or local.shape[0] != chunk.blocks:
+            local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
+        if local.shape[2] < nbytes:
+            more = -(-2 * nbytes // 16) * 16 - local.shape[2]
+            local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
+        machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
     def pop(self, machine: Machine, site: Site) -> None:
         """Give the active lanes back what they saved at a call."""
@@ -76,7 +89,7 @@ class Stack:
             value: Value = None
             for depth, lanes in parts:
                 saved = self.levels[depth - 1][index]
-                value = saved if lanes is None or value is None else self._mixed(machine, index, lanes, saved, value)
+                value = saved if lanes is None or value is None else machine.merge(index, saved, value, lanes)
             machine.put(index, value)
         self._move(machine, -1)
 
@@ -129,20 +142,3 @@ class Stack:
         least = int(self.depth.min())
         if self.chunk.root is None and least == int(self.depth.max()):
             self.depth = least
-
-    def _mixed(self, machine: Machine, index: int, lanes: Array, new: Value, old: Value) -> Value:
-        """Return a register's value with new ones in some lanes."""
-        if old is None or old is new:
-            return new
-        width = machine.code.widths[index]
-        if width == 128:
-            return np.where(broadcast(lanes, self.chunk.shape), new, old)
-        dtype = BOOL if width == 1 else UNSIGNED[width]
-        return np.where(lanes, as_array(new, dtype, self.chunk), as_array(old, dtype, self.chunk))
-
-    def _refuse(self, machine: Machine, site: Site) -> None:
-        names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
-        raise KernelTrap(
-            f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack holds that "
-            "unless cudaLimitStackSize is raised far; does the recursion end?"
-        )

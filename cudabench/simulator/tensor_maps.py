@@ -12,7 +12,7 @@ from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.values import Array
 
-MAP_BYTES, MAP_ALIGNMENT = 128, 64
+MAP_BYTES = 128
 MAGIC = b"tensormp"  # the first bytes of a map's 128, before its handle
 SWIZZLES = (0, 32, 64, 128)
 CHUNK = 16  # bytes, the piece that a swizzle moves

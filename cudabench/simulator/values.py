@@ -27,12 +27,8 @@ Coefficients = tuple[int, int, int, int, int, int]
 Index3 = tuple[int, int, int]
 Key = tuple[Hashable, ...]  # what tells one access, pattern or interval from another
 
-UNSIGNED: dict[int, np.dtype[Any]] = {
-    8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)
-}  # fmt: skip
-SIGNED: dict[int, np.dtype[Any]] = {
-    8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)
-}  # fmt: skip
+UNSIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}
+SIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
 INT64: np.dtype[Any] = np.dtype(np.int64)
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
@@ -49,17 +45,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"s{bits}": dtype for bits, dtype in SIGNED.items()},
 }  # fmt: skip
 
+_EVERY: Array = np.ones((1, 1), dtype=bool)
+_EVERY.flags.writeable = False
+
 
 class Chunk:
     """A box of blocks that run together: `origin` and `extent` in blocks (x, y, z), `block` in threads (x, y, z)."""
 
-    def __init__(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        origin: tuple[int, int, int],
-        extent: tuple[int, int, int],
-    ) -> None:
+    def __init__(self, grid: Index3, block: Index3, origin: Index3, extent: Index3) -> None:
         self.grid, self.block, self.origin, self.extent = grid, block, origin, extent
         self.real_threads = block[0] * block[1] * block[2]
         self.threads = -(-self.real_threads // 32) * 32
@@ -81,16 +74,18 @@ class Chunk:
             (number // extent[0] % extent[1]).reshape(-1, 1),
             (number // (extent[0] * extent[1])).reshape(-1, 1),
         )
-        self.root: Array | None = None
-        if self.ragged:
-            self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+        self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
         self.folds: dict[tuple[Any, ...], tuple[Array, Array, Array]] = {}  # see `memory.folded`
         self.turned = (False, False, False)  # along which axes the blocks stand the other way round
         self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
-    def real(self, mask: Array) -> Array:
+    def lanes(self, mask: Array | None) -> Array:
+        """Return a mask (None: of all) over all lanes of the chunk; read it only."""
+        return broadcast(_EVERY if mask is None else mask, self.shape)
+
+    def real(self, mask: Array | None) -> Array:
         """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
-        lanes = broadcast(mask, self.shape)
+        lanes = self.lanes(mask)
         return lanes if self.root is None else lanes & self.root
 
     def block_index(self, number: int) -> tuple[int, int, int]:
@@ -153,39 +148,32 @@ class Affine:
         if cache is None:
             cache = self.cache = {}
         found = cache.get(dtype)
-        if found is None and chunk.masks is not None:
+        if found is None:
             key = (self.base, self.coefficients, dtype)
-            found = chunk.masks.linear.get(key)
+            found = None if chunk.masks is None else chunk.masks.linear.get(key)
             if found is None:
-                found = chunk.masks.linear[key] = self._array(chunk, dtype)
-                chunk.masks.note(found.nbytes)
+                found = self._array(chunk, dtype)
+                if chunk.masks is not None:
+                    chunk.masks.linear[key] = found
+                    chunk.masks.note(found.nbytes)
             cache[dtype] = found
-        elif found is None:
-            found = cache[dtype] = self._array(chunk, dtype)
         return found
 
     def _array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
         if self.coefficients is None or not any(self.coefficients):
             return np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
-        parts: list[Array] = []
-        part: Array
-        for half in (slice(0, 3), slice(3, 6)):
-            part = None
-            own = list(self.coefficients)[half]
-            for factor, axis in zip(own, chunk.axes[half], strict=True):
-                if factor:
-                    term = axis * wrap64(factor)
-                    part = term if part is None else part + term
-            parts.append(part)
+        parts: list[Array] = [None, None]
+        for place, (factor, axis) in enumerate(zip(self.coefficients, chunk.axes, strict=True)):
+            if factor:
+                term, part = axis * wrap64(factor), parts[place // 3]
+                parts[place // 3] = term if part is None else part + term
         threads, blocks = parts
         base = wrap64(self.base)
         if threads is None:
-            found = (blocks + base).astype(dtype)
-        elif blocks is None:
-            found = (threads + base).astype(dtype)
-        else:
-            found = threads.astype(dtype) + (blocks + base).astype(dtype)
-        return found
+            return (blocks + base).astype(dtype)
+        if blocks is None:
+            return (threads + base).astype(dtype)
+        return threads.astype(dtype) + (blocks + base).astype(dtype)
 
 
 # What a register holds that nothing has written: NaN as any float, far out of bounds as an address. Each is one object,

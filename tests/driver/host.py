@@ -199,7 +199,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
     cluster = tuple(now.cluster) if now.cluster[0] else None
     grid, block = tuple(now.sides[:3]), tuple(now.sides[3:])
     try:
-        report = simulator.run_placed(
+        report = simulator.run(
             program, name, grid, block, placed, shared_bytes=now.shared, cluster=cluster, budget=NEVER_STOPPED
         )
     except simulator.KernelAssert as error:

@@ -35,8 +35,7 @@ class Barriers:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        ends = (block.terminator for block in machine.code.blocks)
-        self.any = any(end is not None and end.kind == "barrier" for end in ends)
+        self.any = any(_kind(block) == "barrier" for block in machine.code.blocks)
         self._behind: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
@@ -74,28 +73,28 @@ class Barriers:
         machine = self.machine
         entries = machine.parked[:]
         machine.parked.clear()
-        left = clusters.release(machine, entries, last=False)
-        if left is not None:
-            machine.parked.extend(left)
-            return True
         of_clusters = [entry for entry in entries if isinstance(entry[3], clusters.ClusterBarrier)]
-        if of_clusters:
-            machine.parked.extend(of_clusters)
-            entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
-            if not entries:
-                if not spinning:
-                    machine.parked[:] = clusters.release(machine, of_clusters, last=True) or []
-                return False
+        entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
+        passed = [clusters.wait(machine, op, following, mask) for following, mask, op, _ in of_clusters]
+        if any(passed):
+            machine.parked.extend(entries)
+            return True
+        if not entries:
+            if not spinning:
+                machine.parked.clear()
+                for following, mask, op, _ in of_clusters:
+                    clusters.wait(machine, op, following, mask, last=True)
+            return False
         if self.together(entries):
             return True
-        full = [self.lanes(mask) for _, mask, _, _ in entries]
+        full = [self.chunk.lanes(mask) for _, mask, _, _ in entries]
         released = self.complete(entries, full)
         going = np.logical_or.reduce(released).any(axis=1)
         some = bool(going.any())
         if spinning or (of_clusters and some):
             going = np.ones_like(going)
         waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
-        waits += [(op, self.lanes(mask)) for _, mask, op, _ in of_clusters]
+        waits += [(op, self.chunk.lanes(mask)) for _, mask, op, _ in of_clusters]
         # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
         kind = "deadlock" if of_clusters else "divergent-barrier"
         passing: Array = np.zeros(self.chunk.shape, bool)
@@ -105,7 +104,7 @@ class Barriers:
             hang = stuck & ~going[:, None]
             if hang.any():
                 if following >= 0:
-                    machine.hazards.barrier(machine, op, hang, waits, machine.exited, kind)
+                    machine.hazards.barrier(machine, op, hang, waits, kind)
                 done = done | hang
             left_over = stuck & going[:, None]
             if left_over.any():
@@ -116,8 +115,7 @@ class Barriers:
         if passing.any():
             self.way.append((RELEASED, passing))
         if some or not spinning:
-            machine.shared_races.barrier()
-            machine.global_races.barrier()
+            machine.end_interval()
         return some
 
     def together(self, entries: list[Parked]) -> bool:
@@ -131,11 +129,10 @@ class Barriers:
         if mask is not self.chunk.root:
             return False
         if len(entries) > 1:
-            self.turns_differ(op, self.lanes(mask))
+            self.turns_differ(op, self.chunk.lanes(mask))
         self.passed(op)
         self.go_on(following, mask, barrier)
-        machine.shared_races.barrier()
-        machine.global_races.barrier()
+        machine.end_interval()
         return True
 
     def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:
@@ -172,19 +169,13 @@ class Barriers:
                 self.look([(entries[place][2], released[place]) for place in members], whole)
         return released
 
-    def lanes(self, mask: Array | None) -> Array:
-        """Return a mask as bools (blocks, threads)."""
-        return np.broadcast_to(np.ones((1, 1), bool) if mask is None else mask, self.chunk.shape)
-
     # Who is missing.
 
     def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
         """Look at what is missing where one barrier lets the lanes of entries go on, in some rows of blocks."""
-        by_op: dict[int, list[tuple[Op, Array]]] = {}
-        for entry in entries:
-            by_op.setdefault(id(entry[0]), []).append(entry)
-        for same in by_op.values():
-            op, lanes = same[0][0], np.logical_or.reduce([mask for _, mask in same])
+        for op in {id(op): op for op, _ in entries}.values():
+            same = [mask for other, mask in entries if other is op]
+            lanes = np.logical_or.reduce(same)
             if len(same) > 1:
                 self.turns_differ(op, lanes)
             self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + lanes.any(axis=1)
@@ -204,7 +195,7 @@ class Barriers:
         open_, goes_on = gone.copy(), np.zeros_like(gone)
         split: Array = np.full(gone.shape, -1)  # the block of code where a lane left the others
         for number, mask in reversed(self.way):
-            lanes = self.lanes(mask)
+            lanes = self.chunk.lanes(mask)
             mine = lanes & open_
             if not mine.any():
                 continue
@@ -230,18 +221,16 @@ class Barriers:
             place = first_lane(left, self.chunk)[1]
             turn = np.broadcast_to(self.turns[op.line[:2]], self.chunk.blocks)[place[0]]
             line = self.condition(int(split[place]), op)[0] or self.left_in(place)
-            if op.line.group:
-                hazards.early_exit(machine, op, left, line)
-            else:
-                hazards.ended_before(machine, op, left, int(turn), line)
+            hazards.ended(machine, op, left, line, None if op.line.group else int(turn))
 
     def left_in(self, place: tuple[int, int]) -> int:
         """Return the line of the source from which a lane that has ended left for its end."""
         blocks = self.machine.code.blocks
         for number, mask in reversed(self.way):
-            if number != RELEASED and self.lanes(mask)[place] and not _only_ends(blocks[number]):
+            if number != RELEASED and self.chunk.lanes(mask)[place]:
                 end = blocks[number].terminator
-                return end.line.line if end is not None else 0
+                if blocks[number].ops or end is None or end.kind != "exit" or end.guard >= 0:
+                    return end.line.line if end is not None else 0
         return 0
 
     def by_warp(self, lanes: Array) -> Array:
@@ -277,7 +266,7 @@ class Barriers:
         for head in heads:
             turns: Array = np.zeros(self.chunk.shape, np.int32)
             for number, mask in self.way:
-                lanes = self.lanes(mask)
+                lanes = self.chunk.lanes(mask)
                 if number == RELEASED:
                     turns[lanes] = 0
                 elif number == head:
@@ -285,9 +274,14 @@ class Barriers:
             least = np.where(here, turns, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
             ahead = here & (turns > least)
             if ahead.any():
-                row, thread = first_lane(ahead, self.chunk)[1]
-                behind = here & (turns == least)
-                self.machine.hazards.turns(self.machine, op, ahead, (row, thread), int(np.argmax(behind[row])))
+                row = first_lane(ahead, self.chunk)[1][0]
+                behind = self.chunk.thread_index(int(np.argmax((here & (turns == least))[row])))
+                self.machine.hazards.report(
+                    self.machine, "divergent-barrier", op.line, ahead,
+                    f"waits at the barrier in a later turn of the loop than thread {behind}: not all threads come to "
+                    "the barrier in each turn. Put the barrier where all threads of the block come in each turn of "
+                    "the loop",
+                )  # fmt: skip
                 return
 
     # The code.
@@ -330,10 +324,6 @@ class Barriers:
 
 def _kind(block: Block) -> str:
     return "" if block.terminator is None else block.terminator.kind
-
-
-def _only_ends(block: Block) -> bool:
-    return not block.ops and _kind(block) == "exit" and block.terminator.guard < 0  # type: ignore[union-attr]
 
 
 def _closure(start: set[int], edges: list[Any]) -> set[int]:

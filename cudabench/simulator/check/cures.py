@@ -106,7 +106,7 @@ class Cure:
             put = f"part the condition in line {self.splits.span[0]} in two, and {put}"
         elif self.splits is not None:
             put = f"keep what is read in a variable, and {put}"
-        text = ". " + ", and ".join([_capital(put), *self.others])
+        text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
         outside = next((one for one in gaps if one.outside), None)
         if outside is not None and outside.is_loop:
             text += (
@@ -140,10 +140,6 @@ def _where(gap: Gap) -> str:
     if gap.after >= gap.before:
         return f"in line {gap.after}, between the two statements"
     return f"between line {gap.after} and line {gap.before}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:

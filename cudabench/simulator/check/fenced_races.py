@@ -8,16 +8,15 @@ store over what an atomic has updated, which gives a lock back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.check.chains import Chains
-from cudabench.simulator.check.grid_races import MANY, GridRaces, Trail
-from cudabench.simulator.check.places import in_region
+from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
 from cudabench.simulator.check.races import idles
-from cudabench.simulator.memory import Region, flat, folded
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
+from cudabench.simulator.memory import Region
+from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -55,34 +54,22 @@ class FencedRaces(GridRaces):
             self.chains.meet(self.numbers(chunk)[self.rows(chunk, mask)], self.cluster)
 
     def search(
-        self,
-        access: MemoryOp,
-        region: Region,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Examine and note one access, before it is carried out."""
-        chunk, trail, each = self.machine.chunk, self.trail(region), access.size // self.width
         self.chains.now += 1
-        places = folded(address, offset, mask, chunk) if access.kind == "load" and type(address) is Affine else None
-        if places is not None:
-            start, rows = places
-            granules, owners = self.granules(start - region.base, self.numbers(chunk)[rows], each)
-            if self.load(access, region, trail, granules, owners, None):
-                return
-        chosen, blocks = self.chosen(chunk, chunk.root if mask is None else mask)
-        if not chosen.size:
+        few = self.few(access, region, address, offset, mask)
+        if few is not None and self.load(few):
             return
-        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
-        granules, owners = self.granules(start, blocks, each)
+        touch = self.every(access, region, address, offset, mask, data)
+        if not touch.start.size:
+            return
         if access.kind == "load":
-            self.load(access, region, trail, granules, owners, chosen)
+            self.load(touch)
         elif access.kind == "store":
-            self.store(access, region, trail, start, granules, owners, chosen, data)
+            self.store(touch)
         else:
-            self.atomic(access, region, trail, granules, owners, chosen, data)
+            self.atomic(touch)
         if self.chains.lost and not self.told:
             self.told = True
             self.machine.hazards.unsearched(
@@ -91,70 +78,70 @@ class FencedRaces(GridRaces):
                 "take a smaller problem",
             )
 
-    def load(
-        self, access: MemoryOp, region: Region, trail: Trail, granules: Array, owners: Array, chosen: Array | None
-    ) -> bool:
+    def load(self, touch: Touch) -> bool:
         """Note a load of lanes, and report its races; where lanes are not chosen, return whether there are none."""
+        access = touch.access
         if access.ordered:
-            self.look(trail, granules, owners)
-            self.chains.hear(region.base, granules, owners, access.acquires)
-        lacking = self.lacking(trail, granules, owners)
-        bad = {} if access.ordered else self.unordered(access, trail, granules, owners)
-        if chosen is None:
+            self.look(touch)
+            self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
+        lacking = self.lacking(touch)
+        bad = {} if access.ordered else self.unordered(touch)
+        if touch.chosen is None:
             if bad or lacking:
                 return False
         else:
             for sign, lanes in lacking.items():
-                self.missing_fence(access, region, chosen, granules, lanes, trail, sign)
+                self.missing_fence(touch, lanes, sign)
                 for kind in bad:
                     bad[kind] &= ~lanes
             if "store" in bad:
-                bad["store"] &= ~self.too_early(access, region, trail, granules, owners, chosen, bad["store"])
+                bad["store"] &= ~self.too_early(touch, bad["store"])
             for kind, lanes in bad.items():
                 if lanes.any():
-                    self.report(access, region, chosen, granules, lanes, kind, trail)
+                    self.report(touch, lanes, kind)
         if access.ordered:
-            trail.leave("look", granules, owners, access.numbers["global"], None)
+            self.leave(touch, "look")
         else:
-            self.leave_load(trail, granules, owners, access.numbers["global"])
+            self.leave_load(touch)
         return True
 
-    def look(self, trail: Trail, granules: Array, owners: Array) -> None:
+    def look(self, touch: Touch) -> None:
         """Note that blocks read flags, and who wrote them."""
         for kind in ("store", "atomic"):
-            others = trail.others(kind, granules, owners)
-            if others is None:
-                continue
-            times = trail.at(kind)[granules]
-            others &= (times < 0) | (kind == "atomic")
-            self.chains.see(owners[others], trail.kinds[kind][0][granules[others]], np.abs(times[others]))
+            others = touch.others(kind)
+            if others is not None:
+                times = touch.trail.at(kind)[touch.granules]
+                others &= (times < 0) | (kind == "atomic")
+                self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
-    def too_early(
-        self, access: MemoryOp, region: Region, trail: Trail, granules: Array, owners: Array, chosen: Array, bad: Array
-    ) -> Array:
+    def too_early(self, touch: Touch, bad: Array) -> Array:
         """Report those bad reads that come behind the right flag, and lack but the reader's own fence; return them."""
-        at = np.flatnonzero(bad)
-        writers, what, _ = (array[granules[at]] for array in trail.kinds["store"])
-        early = self.chains.before(owners[at], writers, trail.at("store")[granules[at]], True)
-        found: Array = np.zeros(bad.shape, bool)
-        found[at[early]] = True
+        early = self.earlier(touch, "store", bad, True)
         if early.any():
-            chunk, first = self.machine.chunk, int(np.argmax(early))
-            lane = int(chosen[at[first] // (granules.size // chosen.size)])
-            index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
-            store = self.machine.code.accesses[int(what[first])][0]
-            spot = in_region(region, int(granules[at[first]]) * self.width, access.width)
+            place = int(np.argmax(early))
+            block, thread, spot = self.told_place(touch, place)
+            writer, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds["store"])
             self.machine.hazards.add(
-                "missing-fence", access.location, int(early.sum()), index, thread,
-                f"thread {thread} of block {index} reads {spot}, which {self.party(int(writers[first]))} writes in "
-                f"line {store.line} and then announces by a flag. The thread has read the flag, but without "
-                "__threadfence() before this read: it may get what was there before.",
+                "missing-fence", touch.access.location, int(early.sum()), block, thread,
+                f"thread {thread} of block {block} reads {spot}, which {self.party(int(writer))} writes in line "
+                f"{self.machine.code.accesses[what][0].line} and then announces by a flag. The thread has read the "
+                "flag, but without __threadfence() before this read: it may get what was there before.",
             )  # fmt: skip
+        return early
+
+    def earlier(self, touch: Touch, kind: str, chosen: Array, stores: bool) -> Array:
+        """Return for which of some granules all that others did is ordered before; stores: as of `Chains.before`."""
+        found: Array = np.zeros(chosen.shape, bool)
+        at = np.flatnonzero(chosen)
+        places = touch.granules[at]
+        last, times = touch.trail.kinds[kind][0][places], np.abs(touch.trail.at(kind)[places])
+        found[at] = self.chains.before(touch.owners[at], last, times, stores)
         return found
 
-    def leave_load(self, trail: Trail, granules: Array, owners: Array, number: int) -> None:
+    def leave_load(self, touch: Touch) -> None:
         """Note a load: of each granule the block that reads it last, and the one before that."""
-        others = trail.others("load", granules, owners)
+        trail, granules, owners = touch.trail, touch.granules, touch.owners
+        others = touch.others("load")
         if others is not None and others.any():
             places = granules[others]
             last, what, passed = (array[places] for array in trail.kinds["load"])
@@ -164,137 +151,115 @@ class FencedRaces(GridRaces):
             trail.at("load before")[places] = times
             if self.passed is not None:
                 trail.kinds["load before"][2][places] = passed
-        if trail.leave("load", granules, owners, number, self.passed, latest=True):
-            met = trail.kinds["load"][0][granules] != owners
+        if self.leave(touch, "load", latest=True):
+            met = touch.last("load") != owners
+            number = touch.access.numbers["global"]
             trail.leave("load before", granules[met], owners[met], number, self.passed, latest=True)
             trail.at("load before")[granules[met]] = self.chains.now
         trail.at("load")[granules] = self.chains.now
 
-    def store(
-        self, access: MemoryOp, region: Region, trail: Trail, start: Array, granules: Array, owners: Array,
-        chosen: Array, data: Sequence[Value],
-    ) -> None:  # fmt: skip
+    def store(self, touch: Touch) -> None:
         """Note a store of lanes, and report its races."""
+        access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
         flags: Array = np.full(granules.shape, access.ordered)
         if not access.ordered and "atomic" in trail.kinds:
-            flags = trail.kinds["atomic"][0][granules] != 0
-        number, values = access.numbers["global"], None
-        if not flags.all():
-            values = self.values(access, data, chosen)
-            bad = self.unordered(access, trail, granules, owners)
+            flags = touch.last("atomic") != 0
+        plain = not flags.all()
+        if plain:
+            bad = self.unordered(touch)
             if self.chains.lost and "store" in trail.kinds:
-                writers = trail.kinds["store"][0][granules]
-                quiet = (writers > 0) & (writers != owners) & (self.signs[writers] == trail.stamps[2, granules])
-                bad = {"store": quiet}
+                bad = {"store": self.quiet(touch)}
             if bad:
-                loud = self.changes(access, region, start, values) & ~flags
-                lacking = self.lacking(trail, granules, owners)
-                for unfenced in lacking.values():
+                loud = self.changes(touch) & ~flags
+                for unfenced in self.lacking(touch).values():
                     if self.told_of(trail, granules[unfenced & loud]):
                         loud &= ~unfenced
                 for kind, lanes in bad.items():
                     if (lanes & loud).any():
-                        self.report(access, region, chosen, granules, lanes & loud, kind, trail)
-        if self.signed:  # before that all of them are 0
-            for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
-                stamps[granules] = own[owners]
+                        self.report(touch, lanes & loud, kind)
+        self.stamp(touch)
         if access.ordered:
             self.signs[different(owners)] += 1
             self.signed = True
         if flags.any():
-            self.chains.write(region.base, trail.granules, granules[flags], owners[flags])
-        met = trail.leave("store", granules, owners, number, self.passed)
+            self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
+        met = self.leave(touch, "store")
         trail.at("store")[granules] = np.where(flags, -self.chains.now, self.chains.now)
-        if met and values is not None:
-            each = access.size // self.width // access.count
-            self.written_twice(access, region, chosen, granules, owners, np.repeat(values, each, axis=1).reshape(-1))
+        if met and plain:
+            self.written_twice(touch)
 
-    def atomic(
-        self, access: MemoryOp, region: Region, trail: Trail, granules: Array, owners: Array, chosen: Array,
-        data: Sequence[Value],
-    ) -> None:  # fmt: skip
+    def atomic(self, touch: Touch) -> None:
         """Note an atomic of lanes, and report its races."""
+        access, base, owners = touch.access, touch.region.base, touch.owners
         mine = different(owners)
-        self.atomics[mine] += 1
-        self.fenced[mine] = self.fences[mine]
-        self.signs[mine] += 1
-        self.free[mine] = self.any_free = self.signed = True
-        for kind, lanes in self.unordered(access, trail, granules, owners).items():
-            self.report(access, region, chosen, granules, lanes, kind, trail)
+        self.sign(mine)
+        self.free[mine] = self.any_free = True
+        for kind, lanes in self.unordered(touch).items():
+            self.report(touch, lanes, kind)
         if not access.ordered:
             return
-        self.look(trail, granules, owners)
+        self.look(touch)
         returns = access.target is not None and access.target in self.machine.code.read
-        if returns and self.in_vain(access, region, granules, chosen, data):
-            self.chains.hear(region.base, granules, owners, True)
+        if returns and self.in_vain(touch):
+            self.chains.hear(base, touch.granules, owners, True)
         else:
-            self.chains.update(region.base, trail.granules, granules, owners, returns)
-            trail.leave("atomic", granules, owners, access.numbers["global"], self.passed, latest=True)
-            trail.at("atomic")[granules] = self.chains.now
+            self.chains.update(base, touch.trail.granules, touch.granules, owners, returns)
+            self.leave(touch, "atomic", latest=True)
+            touch.trail.at("atomic")[touch.granules] = self.chains.now
         if returns:
-            trail.leave("look", granules, owners, access.numbers["global"], None)
+            self.leave(touch, "look")
 
-    def add(
-        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, place: int, count: int, other: int,
-        kind: str, what: Any,
-    ) -> None:  # fmt: skip
-        """Record the race of one access with another block's."""
-        super().add(access, region, chosen, granules, place, count, other, kind.partition(" ")[0], what)
-
-    def in_vain(self, access: MemoryOp, region: Region, granules: Array, chosen: Array, data: Sequence[Value]) -> bool:
+    def in_vain(self, touch: Touch) -> bool:
         """Return whether an atomic leaves all as it is: one that only reads, or a swap for what is nowhere found."""
-        chunk = self.machine.chunk
-        operands = [as_array(value, access.dtype, chunk) for value in data]
+        access, chunk = touch.access, self.machine.chunk
+        operands = [as_array(value, access.dtype, chunk) for value in touch.data]
         if idles(access, operands):
             return True
         if access.update != "cas":
             return False
-        places = granules[:: access.size // self.width] * self.width // access.size
-        found = region.view(access.dtype)[places]
-        return not (found == broadcast(operands[0], chunk.shape).reshape(-1)[chosen]).any()
+        places = touch.granules[:: access.size // self.width] * self.width // access.size
+        found = touch.region.view(access.dtype)[places]
+        return not (found == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
-    def unordered(self, access: MemoryOp, trail: Trail, granules: Array, owners: Array) -> dict[str, Array]:
+    def unordered(self, touch: Touch) -> dict[str, Array]:
         """Return by the kind of an earlier access where another block did that, and nothing orders it before this."""
         found: dict[str, Array] = {}
-        for kind in AGAINST[access.kind]:
-            others = trail.others(kind, granules, owners)
+        for kind in AGAINST[touch.access.kind]:
+            others = touch.others(kind)
             if others is None or not others.any():
                 continue
             at = np.flatnonzero(others)
-            places, mine = granules[at], owners[at]
-            last = trail.kinds[kind][0][places]
-            ordered = self.chains.before(mine, last, trail.at(kind)[places], access.kind != "load")
-            if self.passed is not None:
-                ordered |= np.asarray(self.before_a_barrier(trail, kind, places, mine))
-            if kind == "atomic" and "look" in trail.kinds:
-                looked = trail.kinds["look"][0][places]
+            places, mine = touch.granules[at], touch.owners[at]
+            last = touch.trail.kinds[kind][0][places]
+            ordered = self.chains.before(mine, last, touch.trail.at(kind)[places], touch.access.kind != "load")
+            ordered |= self.before_a_barrier(touch.trail, kind, places, mine)
+            if kind == "atomic" and "look" in touch.trail.kinds:
+                looked = touch.trail.kinds["look"][0][places]
                 ordered |= (looked == mine) | (looked == MANY)
             others[at[ordered]] = False
             if others.any():
                 found[kind] = others
         return found
 
-    def lacking(self, trail: Trail, granules: Array, owners: Array) -> dict[str, Array]:
+    def lacking(self, touch: Touch) -> dict[str, Array]:
         """Return by what made it known what other blocks wrote and then made known without a fence.
 
         By an atomic: to blocks that may have waited for that by an atomic of their own. By a flag: to those that have
         seen it.
         """
-        if "store" not in trail.kinds:
+        if "store" not in touch.trail.kinds:
             return {}
         found: dict[str, Array] = {}
         if self.any_free:
-            found["an atomic"] = self.free[owners] & self.without_fence(trail, granules, owners)
-        others = trail.others("store", granules, owners)
+            found["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
+        others = touch.others("store")
         if others is not None and self.chains.seen is not None:
-            writers, times = trail.kinds["store"][0][granules], trail.at("store")[granules]
-            found["a flag"] = others & (times > 0) & self.chains.announced(owners, writers, times)
+            times = touch.trail.at("store")[touch.granules]
+            found["a flag"] = others & (times > 0) & self.chains.announced(touch.owners, touch.last("store"), times)
             if self.any_free:
                 found["a flag"] &= ~found["an atomic"]
-        for bad in found.values():
-            at = np.flatnonzero(bad)
-            writers, times = trail.kinds["store"][0][granules[at]], np.abs(trail.at("store")[granules[at]])
-            bad[at[self.chains.before(owners[at], writers, times, True)]] = bool(self.chains.lost)
+        if not self.chains.lost:
+            found = {sign: bad & ~self.earlier(touch, "store", bad, True) for sign, bad in found.items()}
         return {sign: bad for sign, bad in found.items() if bad.any()}
 
     def told_of(self, trail: Trail, granules: Array) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -105,6 +105,44 @@ class Trail:
         return met
 
 
+class Touch(NamedTuple):
+    """An access of lanes to a region: an element for each lane, or for each of its granules.
+
+    chosen: the lanes in the chunk's order, None where neighbours at one place are told once; start: the bytes from
+    which they access. owners: the blocks of granules, as numbers from 1 on. data: what a store writes.
+    """
+
+    access: MemoryOp
+    region: Region
+    trail: Trail
+    chosen: Array | None
+    start: Array
+    granules: Array
+    owners: Array
+    data: Sequence[Value]
+
+    @property
+    def blocks(self) -> Array:
+        """The blocks of the lanes."""
+        return self.owners[:: max(1, self.granules.size // max(1, self.start.size))]
+
+    def only(self, lanes: Array) -> Touch:
+        """Return the part of some lanes."""
+        assert self.chosen is not None
+        each = np.repeat(lanes, self.granules.size // max(1, lanes.size))
+        return self._replace(
+            chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[each], owners=self.owners[each]
+        )
+
+    def last(self, kind: str) -> Array:
+        """Return the block that did something to each granule last, 0 for none."""
+        return self.trail.kinds[kind][0][self.granules]
+
+    def others(self, kind: str) -> Array | None:
+        """Return whether another block did something to each granule, or None where none did."""
+        return self.trail.others(kind, self.granules, self.owners)
+
+
 class GridRaces:
     """Looks for races between the blocks of one launch."""
 
@@ -168,30 +206,24 @@ class GridRaces:
         rows = self.rows(chunk, mask)
         self.passed[self.numbers(chunk)[rows]] = broadcast(waited, chunk.shape).max(axis=1)[rows]
 
-    def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array | bool:
+    def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array:
         """Return whether a barrier of the cluster stands between the last access of each granule and its block.
 
         Where several blocks accessed it last, they may all be of the cluster: so they count as such.
         """
         if self.passed is None:
-            return False
+            return np.zeros(granules.shape, bool)
         last, _, when = (array[granules] for array in trail.kinds[kind])
         ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
         return ordered | (last == MANY)
 
     def rows(self, chunk: Chunk, mask: Array | None) -> Array:
         """Return which blocks of a chunk have an active lane."""
-        every: Array = np.ones((1, 1), dtype=bool)
-        return broadcast(every if mask is None else mask, chunk.shape).any(axis=1)
+        rows: Array = chunk.lanes(mask).any(axis=1)
+        return rows
 
     def log(
-        self,
-        access: MemoryOp,
-        region: Region,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Examine and note one access, before it is carried out."""
         if not self.looks:
@@ -209,179 +241,159 @@ class GridRaces:
         self.search(access, region, address, offset, mask, data)
 
     def search(
-        self,
-        access: MemoryOp,
-        region: Region,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Examine and note one access of a launch that is not too large, before it is carried out."""
-        chunk = self.machine.chunk
-        if access.kind == "load" and self.alone(access, region, address, offset, mask):
-            return
-        lanes = chunk.root if mask is None else mask
-        chosen, blocks = self.chosen(chunk, lanes)
-        if access.kind == "atomic":
-            mine = self.numbers(chunk)[self.rows(chunk, lanes)]
-            self.atomics[mine] += 1
-            self.fenced[mine] = self.fences[mine]
-            self.signs[mine] += 1
-            self.signed = True
-            self.updated.add(region.base)
-        held: Array = None  # the lanes whose blocks cannot have waited for others: all, unless told
-        if self.any_free:
-            held = ~self.free[blocks]
-        if access.kind == "atomic":
-            self.free[blocks] = self.any_free = True
-        elif access.kind == "load" and held is not None:
-            self.unfenced(access, region, address, offset, chosen[~held], blocks[~held])
-            chosen, blocks = chosen[held], blocks[held]
-            held = None
-        if not chosen.size:
-            return
-        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
-        each = access.size // self.width
-        granules, owners = self.granules(start, blocks, each)
-        trail = self.trail(region)
-        values: Array = None
-        free: Array = None  # lanes whose blocks may have waited for others, None for none
-        if access.kind == "store":
-            plain = region.base not in self.updated
-            if self.any_free:
-                free = self.free[blocks]
-                free = free if free.any() else None
-            if plain and free is not None:
-                self.overwrites(access, region, start, chosen, granules, owners, data, trail)
-            if self.signed:  # before that all of them are 0
-                for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
-                    stamps[granules] = own[owners]
-        if free is not None:
-            # Who may have waited for others races with no more than that, but what it writes is noted.
-            inner = np.repeat(free, each)
-            met = trail.leave("store", granules[inner], owners[inner], access.numbers["global"], self.passed)
-            if met and plain:
-                values = np.repeat(self.values(access, data, chosen[free]), each // access.count, axis=1).reshape(-1)
-                self.written_twice(access, region, chosen[free], granules[inner], owners[inner], values)
-            chosen, blocks, start = chosen[~free], blocks[~free], start[~free]
-            held = held if held is None else held[~free]
-            if not chosen.size:
+        few = None if self.any_free else self.few(access, region, address, offset, mask)
+        if few is not None:
+            others = map(few.others, AGAINST["load"])
+            if not any(found is not None and found.any() for found in others):
+                self.leave(few, "load")
                 return
-            granules, owners = granules[np.repeat(~free, each)], owners[np.repeat(~free, each)]
-        loud: Array = True if held is None else np.repeat(held, each)
-        if access.kind == "store":
-            values = self.values(access, data, chosen)
-            loud = loud & self.changes(access, region, start, values)
-            values = np.repeat(values, each // access.count, axis=1).reshape(-1)
+        touch = self.every(access, region, address, offset, mask, data)
+        loud: Array = True
+        if access.kind == "atomic":
+            self.sign(different(touch.blocks))
+            self.updated.add(region.base)
+            if self.any_free:  # who cannot have waited for others
+                loud = ~self.free[touch.owners]
+            self.free[touch.blocks] = self.any_free = True
+        elif access.kind == "store":
+            touch = self.stored(touch)
+            loud = self.changes(touch)
+        elif self.any_free:
+            free = self.free[touch.blocks]
+            self.unfenced(touch.only(free))
+            touch = touch.only(~free)
+        if not touch.start.size:
+            return
         for kind in AGAINST[access.kind]:
-            others = trail.others(kind, granules, owners)
-            if others is not None:
-                others = others & ~np.asarray(self.before_a_barrier(trail, kind, granules, owners))
-            if others is not None and (others & loud).any():
-                self.report(access, region, chosen, granules, others & loud, kind, trail)
-        met = trail.leave(access.kind, granules, owners, access.numbers["global"], self.passed)
-        if met and values is not None:
-            self.written_twice(access, region, chosen, granules, owners, values)
+            bad = touch.others(kind)
+            if bad is not None and bad.any():
+                bad &= ~self.before_a_barrier(touch.trail, kind, touch.granules, touch.owners) & loud
+                if bad.any():
+                    self.report(touch, bad, kind)
+        if self.leave(touch, access.kind) and access.kind == "store":
+            self.written_twice(touch)
 
-    def alone(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> bool:
-        """Note a load of lanes that share places, and return whether that is done: not where it may be a race."""
-        if self.any_free or type(address) is not Affine:
-            return False
+    def stored(self, touch: Touch) -> Touch:
+        """Note a store of lanes whose blocks may have waited for others, which race with no more than what others
+        wrote last of all; return that of the other lanes."""
+        if not self.any_free or not (free := self.free[touch.blocks]).any():
+            self.stamp(touch)
+            return touch
+        plain = touch.region.base not in self.updated
+        if plain and "store" in touch.trail.kinds:
+            bad = self.quiet(touch)
+            if bad.any():
+                bad &= self.changes(touch)
+            if bad.any():
+                self.report(touch, bad, "store")
+        self.stamp(touch)
+        mine = touch.only(free)
+        if self.leave(mine, "store") and plain:
+            self.written_twice(mine)
+        return touch.only(~free)
+
+    def few(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> Touch | None:
+        """Return a load of lanes that share places, each told once; None for any other access."""
+        if access.kind != "load" or type(address) is not Affine:
+            return None
         chunk = self.machine.chunk
         found = folded(address, offset, mask, chunk)
         if found is None:
-            return False
-        places, rows = found
-        granules, owners = self.granules(places - region.base, self.numbers(chunk)[rows], access.size // self.width)
-        trail = self.trail(region)
-        for kind in AGAINST["load"]:
-            others = trail.others(kind, granules, owners)
-            if others is not None and others.any():
-                return False
-        trail.leave("load", granules, owners, access.numbers["global"], self.passed)
-        return True
+            return None
+        return self.touch(access, region, None, found[0] - region.base, self.numbers(chunk)[found[1]], ())
 
-    def trail(self, region: Region) -> Trail:
-        """Return who accessed a region."""
-        found = self.trails.get(region.base)
-        if found is None:
-            found = self.trails[region.base] = Trail(-(-region.size // self.width))
-        return found
-
-    def granules(self, start: Array, blocks: Array, each: int) -> tuple[Array, Array]:
-        """Return the granules of accesses from bytes on, so many each, and the blocks that they are of."""
-        granules = start // self.width
-        if each > 1:
-            return (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
-        return granules, blocks
-
-    def overwrites(
-        self,
-        access: MemoryOp,
-        region: Region,
-        start: Array,
-        chosen: Array,
-        granules: Array,
-        owners: Array,
-        data: Sequence[Value],
-        trail: Trail,
-    ) -> None:
-        """Report another value in the place of what another block wrote and has given no sign of since."""
-        if "store" not in trail.kinds:
-            return
-        writers = trail.kinds["store"][0][granules]
-        bad = (writers > 0) & (writers != owners) & (self.signs[writers] == trail.stamps[2, granules])
-        if bad.any():
-            bad &= self.changes(access, region, start, self.values(access, data, chosen))
-        if bad.any():
-            self.report(access, region, chosen, granules, bad, "store", trail)
-
-    def changes(self, access: MemoryOp, region: Region, start: Array, values: Array) -> Array:
-        """Return for each granule of a store whether its element gets another value than it has."""
-        place = (start // access.width)[:, None] + np.arange(access.count)
-        changed = region.view(values.dtype)[place] != values
-        return np.repeat(changed, access.size // self.width // access.count, axis=1).reshape(-1)
-
-    def unfenced(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, chosen: Array, blocks: Array
-    ) -> None:
-        """Report reads of what another block wrote and then made known by an atomic without a fence in between."""
-        trail = self.trails.get(region.base)
-        if not chosen.size or trail is None or "store" not in trail.kinds:
-            return
+    def every(
+        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
+    ) -> Touch:
+        """Return an access of the lanes of a mask."""
         chunk = self.machine.chunk
+        chosen, blocks = self.chosen(chunk, chunk.root if mask is None else mask)
         start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
-        each = access.size // self.width
-        granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
-        bad = self.without_fence(trail, granules, np.repeat(blocks, each))
-        if bad.any():
-            self.missing_fence(access, region, chosen, granules, bad, trail)
+        return self.touch(access, region, chosen, start, blocks, data)
 
-    def without_fence(self, trail: Trail, granules: Array, owners: Array) -> Array:
+    def touch(
+        self, access: MemoryOp, region: Region, chosen: Array | None, start: Array, blocks: Array, data: Sequence[Value]
+    ) -> Touch:
+        """Return an access that begins at bytes of a region, by lanes of blocks."""
+        trail = self.trails.get(region.base)
+        if trail is None:
+            trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+        granules, each = start // self.width, access.size // self.width
+        if each > 1:
+            granules, blocks = (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
+        return Touch(access, region, trail, chosen, start, granules, blocks, data)
+
+    def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
+        """Note an access, as `Trail.leave` does."""
+        number = touch.access.numbers["global"]
+        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, latest)
+
+    def sign(self, blocks: Array) -> None:
+        """Note an atomic of blocks."""
+        self.atomics[blocks] += 1
+        self.fenced[blocks] = self.fences[blocks]
+        self.signs[blocks] += 1
+        self.signed = True
+
+    def stamp(self, touch: Touch) -> None:
+        """Note behind which fences, atomics and signs a store comes."""
+        if self.signed:  # before that all of them are 0
+            for stamps, own in zip(touch.trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
+                stamps[touch.granules] = own[touch.owners]
+
+    def quiet(self, touch: Touch) -> Array:
+        """Return what another block wrote last and has given no sign of since."""
+        writers = touch.last("store")
+        found: Array = (writers > 0) & (writers != touch.owners)
+        return found & (self.signs[writers] == touch.trail.stamps[2, touch.granules])
+
+    def changes(self, touch: Touch) -> Array:
+        """Return for each granule of a store whether its element gets another value than it has."""
+        access, values = touch.access, self.values(touch)
+        place = (touch.start // access.width)[:, None] + np.arange(access.count)
+        return self.by_granule(touch, touch.region.view(values.dtype)[place] != values)
+
+    def by_granule(self, touch: Touch, elements: Array) -> Array:
+        """Return what is so of elements, (lanes, elements), for each granule."""
+        return np.repeat(elements, touch.access.size // self.width // touch.access.count, axis=1).reshape(-1)
+
+    def unfenced(self, touch: Touch) -> None:
+        """Report reads of what another block wrote and then made known by an atomic without a fence in between."""
+        if touch.start.size and "store" in touch.trail.kinds:
+            bad = self.without_fence(touch)
+            if bad.any():
+                self.missing_fence(touch, bad)
+
+    def without_fence(self, touch: Touch) -> Array:
         """Return what other blocks wrote and then made known by an atomic without a fence in between."""
-        writers = trail.kinds["store"][0][granules]
-        fences, atomics = trail.stamps[:2, granules]
-        bad: Array = (writers > 0) & (writers != owners)
+        writers = touch.last("store")
+        fences, atomics = touch.trail.stamps[:2, touch.granules]
+        bad: Array = (writers > 0) & (writers != touch.owners)
         return bad & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
 
-    def missing_fence(
-        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, trail: Trail,
-        sign: str = "an atomic",
-    ) -> None:  # fmt: skip
+    def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
         """Record reads of what was made known without a fence."""
-        chunk, place = self.machine.chunk, int(np.argmax(bad))
-        writers, what, _ = (array[granules] for array in trail.kinds["store"])
-        lane = int(chosen[place // (granules.size // chosen.size)])
-        index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
-        store = self.machine.code.accesses[int(what[place])][0]
-        spot = in_region(region, int(granules[place]) * self.width, access.width)
+        place = int(np.argmax(bad))
+        block, thread, spot = self.told_place(touch, place)
+        writer, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds["store"])
         self.machine.hazards.add(
-            "missing-fence", store, int(different(granules[bad]).size), index, thread,
-            f"{self.party(int(writers[place]))} writes {spot} and then {sign}, without __threadfence() in between; "
-            f"thread {thread} of block {index} reads it in line {access.location.line} and may get what was there "
+            "missing-fence", self.machine.code.accesses[what][0], int(different(touch.granules[bad]).size), block,
+            thread,
+            f"{self.party(int(writer))} writes {spot} and then {sign}, without __threadfence() in between; thread "
+            f"{thread} of block {block} reads it in line {touch.access.location.line} and may get what was there "
             "before. Put __threadfence() between the write and the atomic.",
         )  # fmt: skip
+
+    def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
+        """Return (block, thread, the granule's name) of a place in an access, for a message."""
+        assert touch.chosen is not None
+        chunk = self.machine.chunk
+        block, thread = divmod(int(touch.chosen[place // (touch.granules.size // touch.chosen.size)]), chunk.threads)
+        spot = in_region(touch.region, int(touch.granules[place]) * self.width, touch.access.width)
+        return chunk.block_index(block), chunk.thread_index(thread), spot
 
     def party(self, number: int) -> str:
         """Return what messages call a block, by its number from 1 on."""
@@ -391,8 +403,7 @@ class GridRaces:
     def chosen(self, chunk: Chunk, mask: Array | None) -> tuple[Array, Array]:
         """Return the lanes of a mask, and the number of the block that each of them is in."""
         if self.latest is None or self.latest[0] is not mask or self.origin != (chunk.origin, chunk.extent):
-            every: Array = np.ones((1, 1), dtype=bool)
-            lanes = np.flatnonzero(broadcast(every if mask is None else mask, chunk.shape))
+            lanes = np.flatnonzero(chunk.lanes(mask))
             self.latest = mask, lanes, self.numbers(chunk)[lanes // chunk.threads]
         return self.latest[1:]
 
@@ -406,59 +417,43 @@ class GridRaces:
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered
 
-    def values(self, access: MemoryOp, data: Sequence[Value], chosen: Array) -> Array:
+    def values(self, touch: Touch) -> Array:
         """Return the bits that lanes store, (lanes, elements)."""
         chunk = self.machine.chunk
-        bits = np.dtype(f"u{access.width}")
-        columns = [broadcast(as_array(value, bits, chunk), chunk.shape).reshape(-1)[chosen] for value in data]
+        bits = np.dtype(f"u{touch.access.width}")
+        columns = [broadcast(as_array(one, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for one in touch.data]
         return np.stack(columns, axis=1)
 
-    def written_twice(
-        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, owners: Array, values: Array
-    ) -> None:
+    def written_twice(self, touch: Touch) -> None:
         """Report granules that blocks give different values with one and the same store."""
-        order = np.argsort(granules, kind="stable")
+        values = self.by_granule(touch, self.values(touch))
+        order = np.argsort(touch.granules, kind="stable")
         later, earlier = order[1:], order[:-1]
-        bad = (granules[later] == granules[earlier]) & (owners[later] != owners[earlier])
+        bad = (touch.granules[later] == touch.granules[earlier]) & (touch.owners[later] != touch.owners[earlier])
         bad &= values[later] != values[earlier]
         if bad.any():
             place, other = int(later[bad][0]), int(earlier[bad][0])
-            self.add(access, region, chosen, granules, place, int(bad.sum()), int(owners[other]), "store", access)
+            location = touch.access.location
+            self.add(touch, place, int(bad.sum()), self.party(int(touch.owners[other])), "store", location)
 
-    def report(
-        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, kind: str, trail: Trail
-    ) -> None:
+    def report(self, touch: Touch, bad: Array, kind: str) -> None:
         """Report an access to what other blocks accessed."""
         place = int(np.argmax(bad))
-        last, what, _ = (array[granules[place]] for array in trail.kinds[kind])
-        lanes = bad.reshape(chosen.size, -1).any(axis=1)
-        self.add(access, region, chosen, granules, place, int(lanes.sum()), int(last), kind, int(what))
+        last, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds[kind])
+        lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())
+        party = "another block" if last == MANY else self.party(int(last))
+        self.add(touch, place, lanes, party, kind.partition(" ")[0], self.machine.code.accesses[what][0])
 
-    def add(
-        self,
-        access: MemoryOp,
-        region: Region,
-        chosen: Array,
-        granules: Array,
-        place: int,
-        count: int,
-        other: int,
-        kind: str,
-        what: Any,
-    ) -> None:
+    def add(self, touch: Touch, place: int, count: int, party: str, kind: str, location: Location) -> None:
         """Record the race of one access with another block's."""
-        machine, chunk = self.machine, self.machine.chunk
-        lane = int(chosen[place // (granules.size // chosen.size)])
-        block, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
-        location = access.location if what is access else machine.code.accesses[what][0]
+        block, thread, spot = self.told_place(touch, place)
+        access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
-        party = "another block" if other == MANY else self.party(other)
-        spot = in_region(region, int(granules[place]) * self.width, access.width)
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
             f"blocks run in any order: {self.cure(access, kind, location)}."
         )
-        machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
+        self.machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
 
     def cure(self, access: MemoryOp, kind: str, location: Location) -> str:
         """Return what mends the race of an access with one of a kind by another block."""

@@ -36,11 +36,30 @@ class Hazards:
         self.cures: dict[tuple[int, int], Cure] = {}  # of races, by file and line
 
     def add(
-        self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0
-    ) -> None:
+        self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0,
+        suspected: bool = False,
+    ) -> None:  # fmt: skip
         """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
         wider: what mends that mends both."""
-        _add(self.found, kind, location, count, block, thread, message, scope)
+        new = [0, block, thread, message, location.ptx_line, scope]
+        found = self.suspected if suspected else self.found
+        record = found.setdefault((kind, location.file, location.line), new)
+        if scope > record[5]:
+            record[1:] = new[1:]
+        record[0] += count
+        if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
+            record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that
+
+    def report(
+        self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
+        place: tuple[int, int] | None = None, *, suspected: bool = False,
+    ) -> None:  # fmt: skip
+        """Record what lanes do, of which the message names the one at a place, or the first; see `first_lane`."""
+        count, first = first_lane(lanes, machine.chunk)
+        row, lane = place or first
+        block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
+        text = f"thread {thread} of block {block} {what}."
+        self.add(kind, location, count, block, thread, text, suspected=suspected)
 
     def cure(self, location: Location) -> Cure:
         """Return what mends the races of a line, to be added to."""
@@ -74,14 +93,11 @@ class Hazards:
     ) -> None:
         """Record accesses beyond the bounds of their array or memory."""
         chunk = machine.chunk
-        count, place = first_lane(bad, chunk)
         if machine.mask is not None and bad.shape != chunk.shape:
-            count = int((broadcast(bad, chunk.shape) & machine.mask).sum())
-            _, place = first_lane(broadcast(bad, chunk.shape) & machine.mask, chunk)
+            bad = chunk.lanes(bad) & machine.mask
+        _, place = first_lane(bad, chunk)
         where = int(broadcast(address, chunk.shape)[place])
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        verb = VERBS[access.kind]
-        who = f"thread {thread} of block {block}"
+        verb = f"{VERBS[access.kind]} {size} bytes"
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
         width, line = access.width, access.location.line
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
@@ -89,7 +105,7 @@ class Hazards:
             near = next((one for one in reversed(names) if one[1] <= max(where, 0)), None)
             spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
             side = _side(where, size, 0, high)
-            text = f"{who} {verb} {size} bytes at {spot}, {side} the block's {high} bytes of shared memory"
+            text = f"{verb} at {spot}, {side} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
                 text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
@@ -99,35 +115,31 @@ class Hazards:
             spot = self.places.of_shared(name, low, high - low, where, width, line)
             holds = self.places.size(name, high - low, width, line)
             side, array = _side(where, size, low, high), plain_name(name)
-            text = f"{who} {verb} {size} bytes at {spot}, {side} '{array}' ({holds})"
+            text = f"{verb} at {spot}, {side} '{array}' ({holds})"
         elif space == "local" or access.bounds == (low, high):
             bounded = access.bounds is not None
             memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"
-            text = f"{who} {verb} {size} bytes at {_beyond(where, size, low, high)} of {memory}"
+            text = f"{verb} at {_beyond(where, size, low, high)} of {memory}"
         elif 0 <= where < 1 << 16 or ((low, high) == (1, 0) and abs(where) < 1 << 32):
-            text = f"{who} {verb} {size} bytes through a null pointer (address {where:#x})"
+            text = f"{verb} through a null pointer (address {where:#x})"
         else:
             region = self.space.nearest(where)
             if region is None:
-                text = f"{who} {verb} {size} bytes at address {where:#x}, far from every array"
+                text = f"{verb} at address {where:#x}, far from every array"
             else:
                 offset = where - region.base
                 side = f"{_side(offset, size, 0, region.size)} '{region.name}' ({region_size(region, width)})"
-                text = f"{who} {verb} {size} bytes at {in_region(region, offset, width)}, {side}"
-        self.add("out-of-bounds", access.location, count, block, thread, text + ".")
+                text = f"{verb} at {in_region(region, offset, width)}, {side}"
+        self.report(machine, "out-of-bounds", access.location, bad, text)
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
-        """Record accesses at addresses that are no multiple of their size."""
+        """Record accesses at addresses that are not a multiple of their size."""
         chunk = machine.chunk
-        lanes = broadcast(bad, chunk.shape)
-        if machine.mask is not None:
-            lanes = lanes & machine.mask
-        count, place = first_lane(lanes, chunk)
-        where = int(broadcast(address, chunk.shape)[place])
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        lanes = bad if machine.mask is None else bad & machine.mask
+        where = int(broadcast(address, chunk.shape)[first_lane(lanes, chunk)[1]])
         spot = self.place_of(access, where, size)
-        text = f"thread {thread} of block {block} {VERBS[access.kind]} {size} bytes at {spot}."
-        self.add("misaligned", access.location, count, block, thread, text)
+        text = f"{VERBS[access.kind]} {size} bytes at {spot}"
+        self.report(machine, "misaligned", access.location, lanes, text)
 
     def place_of(self, access: MemoryOp, where: int, size: int) -> str:
         """Return the place of an access that is misaligned for its size, for a message."""
@@ -145,26 +157,21 @@ class Hazards:
 
     def trap(self, machine: Machine, location: Location) -> None:
         """Record that lanes come to a trap that the compiler has put where the source is undefined."""
-        chunk = machine.chunk
-        count, place = first_lane(machine.lanes(), chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        self.add(
-            "out-of-bounds", location, count, block, thread,
-            f"thread {thread} of block {block} runs into a trap, which the compiler puts in place of an access that "
-            "cannot be: through a null pointer, outside of a local array, or an atomic operation on a local variable.",
+        self.report(
+            machine, "out-of-bounds", location, machine.lanes(), "runs into a trap, which the compiler puts in place "
+            "of an access that cannot be: through a null pointer, outside of a local array, or an atomic operation on "
+            "a local variable",
         )  # fmt: skip
 
     # Barriers.
 
     def barrier(
-        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None,
+        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]],
         kind: str = "divergent-barrier",
     ) -> None:  # fmt: skip
         """Record a barrier that not all threads of a block reach; kind: 'deadlock' where all wait for ever."""
         chunk = machine.chunk
-        count, place = first_lane(stuck, chunk)
-        row = place[0]
-        block, thread = chunk.block_index(row), chunk.thread_index(place[1])
+        row = first_lane(stuck, chunk)[1][0]
         here = stuck[row]
         reason = "the others never arrive"
         for other_op, lanes in all_parked:
@@ -173,27 +180,18 @@ class Hazards:
                 other = chunk.thread_index(int(np.argmax(away)))
                 what = "at the barrier in" if other_op.kind == "barrier" else "in"
                 line = other_op.line.line
-                at = (
-                    "this line in another turn"
-                    if (other_op.kind, line) == ("barrier", op.line.line)
-                    else f"line {line}"
-                )
+                same = (other_op.kind, line) == ("barrier", op.line.line)
+                at = "this line in another turn" if same else f"line {line}"
                 reason = f"thread {other} waits {what} {at} instead"
                 break
         else:
-            gone = (
-                np.zeros(chunk.threads, dtype=bool) if exited is None else broadcast(exited, chunk.shape)[row] & ~here
-            )
-            if chunk.root is not None:
-                gone = gone & chunk.root[0]
-            if gone.any():
+            gone = machine.exited is not None and chunk.real(machine.exited)[row] & ~here
+            if np.any(gone):
                 other = chunk.thread_index(int(np.argmax(gone)))
                 reason = f"thread {other} has returned, and the barrier counts it"
-        self.add(
-            kind, op.line, count, block, thread,
-            f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}"
-            f"{around_barrier(machine, op.line)}.",
-        )  # fmt: skip
+        why = around_barrier(machine, op.line)
+        text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
+        self.report(machine, kind, op.line, stuck, text)
 
     def parted_at_barrier(
         self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], kind: str
@@ -203,11 +201,9 @@ class Hazards:
         condition: the line that parts them, 0 where it is not known, and whether that ends a loop around the barrier.
         kind: 'divergent-barrier', or with a question mark of lanes that only go to their end.
         """
-        chunk = machine.chunk
-        count, place = first_lane(away, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        first = place[1] // 32 * 32
-        waiting = chunk.thread_index(first + int(np.argmax(here[place[0], first : first + 32])))
+        _, (row, lane) = first_lane(away, machine.chunk)
+        first = lane // 32 * 32
+        waiting = row, first + int(np.argmax(here[row, first : first + 32]))
         line, loop = condition
         why = around_barrier(machine, op.line)
         if loop:
@@ -220,86 +216,66 @@ class Hazards:
                 f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
                 "the barrier behind the end of this condition, where all threads of the block come"
             )
-        _add(
-            self.suspected, kind, op.line, count, block, waiting,
-            f"thread {waiting} of block {block} waits at the barrier, and thread {thread} of the same warp passes by "
-            f"it{why}.",
-        )  # fmt: skip
+        thread = machine.chunk.thread_index(lane)
+        text = f"waits at the barrier, and thread {thread} of the same warp passes by it{why}"
+        self.report(machine, kind, op.line, away, text, waiting, suspected=True)
 
     def skipped_barrier(self, machine: Machine, op: Op, away: Array, line: int) -> None:
         """Note whole warps that pass by a barrier at which others of their blocks wait."""
-        chunk = machine.chunk
-        count, place = first_lane(away, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         where = f" because of the condition in line {line}" if line else ""
-        _add(
-            self.suspected, "skipped-barrier", op.line, count, block, thread,
+        chunk = machine.chunk
+        count, (row, lane) = first_lane(away, chunk)
+        block, thread = chunk.block_index(row), chunk.thread_index(lane)
+        self.add(
+            "skipped-barrier", op.line, count, block, thread,
             f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}"
             ": the CUDA C++ Programming Guide asks all threads of the block to come. Put the barrier where they do.",
+            suspected=True,
         )  # fmt: skip
 
-    def ended_before(self, machine: Machine, op: Op, gone: Array, turn: int, line: int) -> None:
-        """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier."""
-        when = f"in turn {turn} of the loop, " if turn > 1 else ""
-        self.ended(
-            machine, "ended-before-barrier", op, gone, line, f"{when}{{who}} had ended or left for the end{{where}} "
-            f"when the others met the barrier in line {op.line.line}.",
-        )  # fmt: skip
+    def ended(self, machine: Machine, op: Op, gone: Array, line: int = 0, turn: int | None = None) -> None:
+        """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier.
 
-    def early_exit(self, machine: Machine, op: Op, gone: Array, line: int) -> None:
-        """Note lanes that have ended when the others of a group meet."""
-        self.ended(
-            machine, "early-exit", op, gone, line, "{who} had ended{where} when the others met at sync(), in which the "
-            "CUDA C++ Programming Guide asks all threads of the group to take part.",
-        )  # fmt: skip
-
-    def ended(self, machine: Machine, kind: str, op: Op, gone: Array, line: int, said: str) -> None:
-        """Note lanes that have ended; line: where they left, 0 where it is not known; said: with {who} and {where}."""
+        line: where they left, 0 where it is not known. turn: of the loop around a barrier; None of a group's sync().
+        """
         chunk = machine.chunk
-        count, place = first_lane(gone, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        number = int(gone[place[0]].sum())
+        count, (row, lane) = first_lane(gone, chunk)
+        block, number = chunk.block_index(row), int(gone[row].sum())
         who = f"{number} thread{'s' if number > 1 else ''} of block {block}"
-        message = said.format(who=who, where=f" (line {line})" if line else "")
-        _add(self.suspected, kind, op.line, count, block, thread, message)
-
-    def turns(self, machine: Machine, op: Op, ahead: Array, place: tuple[int, int], other: int) -> None:
-        """Record lanes that wait at a barrier in a later turn of a loop than others, of which `other` is one."""
-        chunk = machine.chunk
-        count, _ = first_lane(ahead, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        self.add(
-            "divergent-barrier", op.line, count, block, thread,
-            f"thread {thread} of block {block} waits at the barrier in a later turn of the loop than thread "
-            f"{chunk.thread_index(other)}: not all threads come to the barrier in each turn. Put the barrier where all "
-            "threads of the block come in each turn of the loop.",
-        )  # fmt: skip
+        where = f" (line {line})" if line else ""
+        if turn is None:
+            kind, text = "early-exit", (
+                f"{who} had ended{where} when the others met at sync(), in which the CUDA C++ Programming Guide asks "
+                "all threads of the group to take part."
+            )  # fmt: skip
+        else:
+            when = f"in turn {turn} of the loop, " if turn > 1 else ""
+            kind, text = "ended-before-barrier", (
+                f"{when}{who} had ended or left for the end{where} when the others met the barrier in line "
+                f"{op.line.line}."
+            )  # fmt: skip
+        self.add(kind, op.line, count, block, chunk.thread_index(lane), text, suspected=True)
 
     # Masks of warp-wide functions.
 
     def not_in_mask(self, machine: Machine, op: Op, outside: Array, masks: Array) -> None:
         """Record lanes that execute a warp-wide function and are not in their masks."""
-        count, place = first_lane(outside, machine.chunk)
-        lane = place[1] % 32
+        _, place = first_lane(outside, machine.chunk)
         self.mask(
-            machine, op, count, place,
-            f"executes {op.function} with the mask {int(masks[place]):#010x}, in which its own lane {lane} is missing: "
-            f"let the mask name all lanes that come to this line",
+            machine, op, outside, place, int(masks[place]),
+            f"in which its own lane {place[1] % 32} is missing: let the mask name all lanes that come to this line",
         )  # fmt: skip
 
     def ended_in_mask(self, machine: Machine, op: Op, gone: Array, masks: Array) -> None:
         """Record lanes that have ended and that the masks of others in their warps name."""
-        chunk = machine.chunk
-        count, place = first_lane(gone, chunk)
-        first = place[1] // 32 * 32
-        lane = place[1] % 32
-        names = masks[place[0], first : first + 32] >> np.uint32(lane) & np.uint32(1)
-        asks = place[0], first + int(np.argmax(names))
+        _, (row, away) = first_lane(gone, machine.chunk)
+        warp, lane = divmod(away, 32)
+        names = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
+        asks = row, 32 * warp + int(np.argmax(names))
         self.mask(
-            machine, op, count, asks,
-            f"executes {op.function} with the mask {int(masks[asks]):#010x}, which names lane {lane}: thread "
-            f"{chunk.thread_index(place[1])} has ended. Let all threads of the warp come, and put the condition around "
-            "the work, or take the mask from __ballot_sync() of the condition",
+            machine, op, gone, asks, int(masks[asks]),
+            f"which names lane {lane}: thread {machine.chunk.thread_index(away)} has ended. Let all threads of the "
+            "warp come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
         )  # fmt: skip
 
     def elsewhere_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
@@ -308,84 +284,51 @@ class Hazards:
         lanes = machine.lanes()
         warps = missing.reshape(chunk.blocks, chunk.warps, 32).any(axis=2)
         waiting = lanes & np.repeat(warps, 32, axis=1)
-        count, place = first_lane(waiting if waiting.any() else lanes, chunk)
+        waiting = waiting if waiting.any() else lanes
+        _, place = first_lane(waiting, chunk)
         _, away = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
         assert op.members is not None
         named = op.members(machine)
         mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
         self.mask(
-            machine, op, count, place,
-            f"executes {op.function} with the mask {mask:#010x}, which names lane {away[1] % 32}: thread "
-            f"{chunk.thread_index(away[1])} {self.whereabouts(machine, away)} and never comes. Let all lanes that the "
-            "mask names come to this line, or take the mask from __ballot_sync() of the condition",
+            machine, op, waiting, place, mask,
+            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {self.whereabouts(machine, away)} "
+            "and never comes. Let all lanes that the mask names come to this line, or take the mask from "
+            "__ballot_sync() of the condition",
         )  # fmt: skip
 
     def whereabouts(self, machine: Machine, place: tuple[int, int]) -> str:
         """Return what a lane waits at."""
         for _, mask, op, _ in machine.parked:
-            if mask is None or broadcast(mask, machine.chunk.shape)[place]:
+            if machine.chunk.lanes(mask)[place]:
                 return f"waits at the barrier in line {op.line.line}"
         for number, mask in machine.waiting.items():
-            if mask is None or broadcast(mask, machine.chunk.shape)[place]:
+            if machine.chunk.lanes(mask)[place]:
                 return f"waits in line {self.code.blocks[number].ops[0].line.line}"
         return "is elsewhere"
 
-    def mask(self, machine: Machine, op: Op, count: int, place: tuple[int, int], what: str) -> None:
+    def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
         """Record a fault of a mask."""
-        block, thread = machine.chunk.block_index(place[0]), machine.chunk.thread_index(place[1])
-        self.add("invalid-mask", op.line, count, block, thread, f"thread {thread} of block {block} {what}.")
+        text = f"executes {op.function} with the mask {mask:#010x}, {what}"
+        self.report(machine, "invalid-mask", op.line, lanes, text, place)
 
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
         """Note that races between blocks are not looked for; kind: 'too-large' where that is so from the start."""
-        _add(self.suspected, kind, location, 1, (0, 0, 0), (0, 0, 0), message)
+        self.add(kind, location, 1, (0, 0, 0), (0, 0, 0), message, suspected=True)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
-        chunk = machine.chunk
-        count, place = first_lane(lanes, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        source = int(broadcast(other, chunk.shape)[place])
-        _add(
-            self.suspected, "undefined-shuffle", location, count, block, thread,
-            f"thread {thread} of block {block} takes a value from lane {source} of its warp, which does not execute "
-            "the shuffle or is not in the mask: the value is undefined.",
+        source = int(broadcast(other, machine.chunk.shape)[first_lane(lanes, machine.chunk)[1]])
+        self.report(
+            machine, "undefined-shuffle", location, lanes, f"takes a value from lane {source} of its warp, which does "
+            "not execute the shuffle or is not in the mask: the value is undefined", suspected=True,
         )  # fmt: skip
-
-    def same_memory(self, location: Location, chunk: Chunk, text: str) -> None:
-        """Note that a kernel has several arrays of dynamic shared memory, which are one."""
-        first = chunk.block_index(0), chunk.thread_index(0)
-        _add(self.suspected, "same-memory", location, 1, *first, text)
 
     def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
         """Note those of the active lanes that use a register which nothing has written on their way."""
-        chunk = machine.chunk
-        count, place = first_lane(lanes & machine.lanes(), chunk) if lanes.any() else (0, (0, 0))
-        if not count:
-            return
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        _add(
-            self.suspected, "undefined-value", location, count, block, thread,
-            f"thread {thread} of block {block} uses a variable that was never given a value.",
-        )  # fmt: skip
-
-
-def _add(
-    found: dict[tuple[str, int, int], list[Any]],
-    kind: str,
-    location: Location,
-    count: int,
-    block: Any,
-    thread: Any,
-    message: str,
-    scope: int = 0,
-) -> None:
-    new = [0, block, thread, message, location.ptx_line, scope]
-    record = found.setdefault((kind, location.file, location.line), new)
-    if scope > record[5]:
-        record[1:] = new[1:]
-    record[0] += count
-    if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
-        record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that
+        if lanes.any() and machine.chunk.real(lanes := lanes & machine.lanes()).any():
+            text = "uses a variable that was never given a value"
+            self.report(machine, "undefined-value", location, lanes, text, suspected=True)
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:

@@ -22,23 +22,24 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
+# By opcode and modifier, "" for any other.
+_FUNCTIONS = {
+    "bar": {"": "__syncwarp"},
+    "barrier": {"": "__syncwarp"},
+    "shfl": {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync", "": "__shfl_sync"},
+    "vote": {"all": "__all_sync", "uni": "__uni_sync", "ballot": "__ballot_sync", "": "__any_sync"},
+    "match": {"all": "__match_all_sync", "": "__match_any_sync"},
+    "redux": {
+        "": "__reduce_add_sync",
+        **{mode: f"__reduce_{mode}_sync" for mode in ("min", "max", "and", "or", "xor")},
+    },
+}
+
+
 def function_name(ins: Instruction) -> str:
     """Return the CUDA C++ function of a warp-wide instruction of PTX."""
-    words = ins.modifiers
-    if ins.opcode in ("bar", "barrier"):
-        return "__syncwarp"
-    if ins.opcode == "shfl":
-        mode = next((word for word in words if word in ("up", "down", "bfly", "idx")), "idx")
-        return {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync"}.get(mode, "__shfl_sync")
-    if ins.opcode == "vote":
-        mode = next((word for word in words if word in ("all", "any", "uni", "ballot")), "any")
-        return f"__{mode}_sync"
-    if ins.opcode == "match":
-        return f"__match_{'all' if 'all' in words else 'any'}_sync"
-    if ins.opcode == "redux":
-        mode = next((word for word in words if word in ("add", "min", "max", "and", "or", "xor")), "add")
-        return f"__reduce_{mode}_sync"
-    return ins.opcode
+    names = _FUNCTIONS.get(ins.opcode, {"": ins.opcode})
+    return next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
 def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
@@ -63,7 +64,7 @@ def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
         gone = ended & (words[:, :, None] >> LANES & np.uint32(1)).astype(bool)
         if gone.any():
             if warp_barrier:
-                machine.hazards.early_exit(machine, op, gone.reshape(chunk.shape), 0)
+                machine.hazards.ended(machine, op, gone.reshape(chunk.shape))
             else:
                 machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
     return who
@@ -77,8 +78,52 @@ def ended_in_part(machine: Machine) -> Array | None:
     if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
         chunk = machine.chunk
         lanes = chunk.real(exited).reshape(chunk.blocks, chunk.warps, 32)
-        every = np.broadcast_to(True if chunk.root is None else chunk.root, chunk.shape)
-        alive = (every.reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
+        alive = (chunk.real(None).reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
         part = lanes & alive
         machine.ended_in_part = exited, part if part.any() else None
     return machine.ended_in_part[1]
+
+
+def missing(machine: Machine, op: Op) -> Array | None:
+    """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
+    if not machine.ready and not machine.waiting and not machine.parked:
+        return None
+    chunk = machine.chunk
+    shape = chunk.blocks, chunk.warps, 32
+    here = machine.lanes()
+    assert op.members is not None
+    named = op.members(machine)
+    if named is None:
+        needed = np.broadcast_to(here.reshape(shape).any(axis=2, keepdims=True), shape)
+    else:
+        words = np.where(here, broadcast(named, chunk.shape), np.uint32(0)).reshape(shape)
+        union = np.bitwise_or.reduce(words, axis=2)
+        needed = (union[:, :, None] >> LANES & np.uint32(1)).astype(bool)
+    absent: Array = chunk.real(needed.reshape(chunk.shape) & ~here)
+    if machine.exited is not None:
+        absent = absent & ~machine.exited
+    return absent if absent.any() else None
+
+
+def reconsider(machine: Machine) -> bool:
+    """Let lanes go on that waited for others of their warps, all of whom are there by now or have ended; return
+    whether there are any."""
+    found = False
+    mask, warps = machine.mask, machine._warps
+    for number in [*machine.waiting]:
+        machine.mask, machine._warps = machine.waiting[number], -1
+        lanes = machine.lanes()
+        absent = missing(machine, machine.code.blocks[number].ops[0])
+        if absent is None:
+            machine.arrive(number, machine.waiting.pop(number))
+            found = True
+            continue
+        held = absent.reshape(machine.chunk.blocks, machine.chunk.warps, 32).any(axis=2).repeat(32, axis=1)
+        free = machine.chunk.real(lanes & ~held)
+        if free.any() and number not in machine.ready:
+            machine.waiting[number] = machine.chunk.real(lanes & held)
+            machine.ready[number] = free
+            machine.loose.add(number)
+            found = True
+    machine.mask, machine._warps = mask, warps
+    return found

@@ -41,7 +41,7 @@ class Proxies:
             return
         self.time += 1
         chunk = self.machine.chunk
-        lanes = chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+        lanes = chunk.real(mask)
         rows, threads = np.nonzero(lanes)
         pieces = broadcast(address, chunk.shape)[lanes] // GRANULE
         for step in range(max(1, size // GRANULE)):

@@ -10,9 +10,10 @@ block, and its outcome remembered by what was logged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, cut_
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap
-from cudabench.simulator.check.shadow import ENGINE, TOGETHER, WarpOrder
+from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow, WarpOrder
+from cudabench.simulator.memory import flat
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -34,6 +36,7 @@ LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
 
+@dataclass(slots=True, eq=False)
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
@@ -43,22 +46,15 @@ class LogEntry:
     a lock which they took without a fence, None for none.
     """
 
-    __slots__ = ("access", "address", "data", "groups", "key", "locked", "mask", "offset", "role")
-
-    def __init__(
-        self,
-        access: MemoryOp,
-        address: Affine | Array,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
-        key: Key | None,
-    ) -> None:
-        self.access, self.address, self.offset = access, address, offset
-        self.mask, self.data, self.key = mask, data, key
-        self.role = ""
-        self.locked: Array | None = None
-        self.groups: int | Array = 0
+    access: MemoryOp
+    address: Affine | Array
+    offset: int
+    mask: Array | None
+    data: Sequence[Value]
+    key: Key | None
+    role: str = ""
+    locked: Array | None = None
+    groups: int | Array = 0
 
 
 class WarpSync:
@@ -109,22 +105,20 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
     return name in ("add", "or", "xor", "max") and not operands[0].any()
 
 
-class Conflict:
-    """A race found in a log: the later access and the earlier one, by place in the flat lane order."""
+class Conflict(NamedTuple):
+    """A race found in a log: the later access, its first lane that races, where, and the other one.
 
-    __slots__ = ("count", "entry", "granule", "lane", "other_access", "other_thread", "told")
+    lanes: how many race. offset: in the memory of its block, or in its region. told: whether the lane heard of a flag.
+    """
 
-    def __init__(
-        self, entry: LogEntry, count: int, lane: int, granule: int, other_access: Any, other_thread: int, told: bool
-    ) -> None:
-        self.entry, self.count, self.lane, self.granule = entry, count, lane, granule
-        self.other_access, self.other_thread = other_access, other_thread
-        self.told = told  # whether its lane waited for a flag before
-
-
-def narrow_any(mask: Array | None) -> Array | None:
-    """Return the threads that are active in any block."""
-    return mask if mask is None or mask.shape[0] == 1 else mask.any(axis=0, keepdims=True)
+    entry: LogEntry
+    lanes: int
+    block: int
+    lane: int
+    offset: int
+    other_access: int
+    other_thread: int
+    told: bool
 
 
 def narrow_all(mask: Array | None) -> Array | None:
@@ -139,7 +133,13 @@ def uniform(data: Sequence[Value]) -> int | None:
 
 
 class Races:
-    """The log and its examination; the memories differ in how addresses become granules."""
+    """The log and its examination; the memories differ in how addresses become granules.
+
+    memory: its state space. width: bytes of a granule.
+    """
+
+    memory: str
+    width: int
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -149,6 +149,59 @@ class Races:
         self.serial = 0
         self.cuts = Cuts(machine.code)
         self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
+        self.base = 0  # the address at which the memory in hand begins
+
+    # The log.
+
+    def logs(self) -> Iterable[list[LogEntry | WarpSync]]:
+        """Return the logs that have accesses."""
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        """End the interval."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """End the last interval of a chunk."""
+        self.barrier()
+
+    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
+        """Log that lanes meet those of their warp that they name (bits; None: all)."""
+        for entries in self.logs():
+            entries.append(WarpSync(mask, named))
+
+    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
+        """Log that lanes have polled; fences: as of `Acquire`."""
+        for entries in self.logs():
+            self.note_acquire(entries, mask, fences)
+
+    def fence(self, number: int) -> None:
+        """Log a fence."""
+        for entries in self.logs():
+            entries.append(Fence(number))
+
+    def unlocked(self, access: MemoryOp, mask: Array | None) -> Array | Literal[False] | None:
+        """Return those lanes of a mask whose access is logged, for they hold no lock; False for none."""
+        if self.machine.locks is None or access.kind == "atomic":
+            return mask
+        mask = self.machine.locks.outside(mask)
+        return mask if mask.any() else False
+
+    def enter(
+        self, entries: list[LogEntry | WarpSync], entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]
+    ) -> None:
+        """Log an access whose address takes so many bytes; polled: as of `note_strong`."""
+        polls, heard = polled
+        self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
+        if self.machine.locks is not None:
+            self.machine.locks.note(entry, entry.access.numbers[self.memory])
+        entries.append(entry)
+        if polls:
+            entry.role = "poll"
+            entry.key = None if entry.key is None else (*entry.key[:-1], "poll")
+            if heard is not None:
+                self.bytes += heard.nbytes
+                self.machine.acquire(entry.mask, heard)
 
     def whole(self, mask: Array | None) -> Array | None:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
@@ -168,9 +221,9 @@ class Races:
             return
         entries.append(Acquire(mask))
 
-    def order_by(self, order: WarpOrder, time: int, entry: WarpSync, mask: Array | None) -> None:
-        """Apply a logged synchronisation of the lanes of a mask."""
-        mask = self.whole(mask)
+    def order_by(self, order: WarpOrder, time: int, entry: WarpSync, exact: bool) -> None:
+        """Apply a logged synchronisation."""
+        mask = self.whole(entry.mask if exact else narrow_all(entry.mask))
         if isinstance(entry, Fence):
             order.fence(time, entry.number)
         elif isinstance(entry, Acquire):
@@ -220,15 +273,76 @@ class Races:
             return None
         return broadcast(total, shape)
 
+    def places(self, granules: Array, blocks: Array) -> Array:
+        """Return numbers for the granules of blocks' memories, or of a memory that blocks share."""
+        raise NotImplementedError
+
+    def offset(self, place: int) -> int:
+        """Return the byte at which a granule begins, by its number."""
+        raise NotImplementedError
+
+    def name(self, entry: LogEntry, offset: int) -> str:
+        """Return what messages call a place that an access touches."""
+        raise NotImplementedError
+
+    def expand(self, entry: LogEntry, exact: bool, mask: Array | None = None) -> tuple[Array, Array, Array]:
+        """Return (places, blocks, threads), one element for each active lane and granule, lanes ascending.
+
+        exact: of all blocks; else one stands for all, with the lanes that are active in any. mask: in place of that.
+        """
+        chunk = self.chunk
+        shape = chunk.shape if exact else (1, chunk.threads)
+        if mask is None:
+            mask = entry.mask
+            if not exact and mask is not None:
+                mask = mask.any(axis=0, keepdims=True)
+        if mask is None:
+            mask = chunk.root
+        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
+        address = flat(entry.address, entry.offset, chunk)
+        granules = (broadcast(address[: shape[0]], shape)[chosen] - self.base) // self.width
+        blocks, threads = np.nonzero(chosen)
+        count = max(1, entry.access.size // self.width)
+        if count > 1:
+            granules = (granules[:, None] + np.arange(count)).reshape(-1)
+            blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
+        return self.places(granules, blocks), blocks, threads.astype(np.int32)
+
+    def event(self, entry: LogEntry, time: int, exact: bool, mask: Array | None = None) -> Event:
+        """Return what an access did at a time; exact, mask: as of `expand`."""
+        places, blocks, threads = self.expand(entry, exact, mask)
+        values = None
+        if exact and entry.access.kind == "store":
+            values = self.lane_values(entry, self.chunk.shape)
+            values = None if values is None else values[blocks, threads]
+        lanes = blocks * self.chunk.threads + threads if exact else threads
+        number, value = entry.access.numbers[self.memory], self.value_name(entry.data)
+        return Event(entry, places, places, threads, lanes, time, number, value, values)
+
+    def places_differ(self, entry: LogEntry) -> bool:
+        """Return whether each lane of a store writes to a place of its own."""
+        places, _, _ = self.expand(entry, False)
+        return bool(different(places).size == places.size)
+
     def judge(
-        self, conflict: Conflict, place: str, block: int, index: int, entries: Sequence[LogEntry | WarpSync], start: int
+        self, event: Event, found: Found, shadow: Shadow, entries: Sequence[LogEntry | WarpSync], start: int
     ) -> Callable[[], None]:
         """Return what records a race.
 
-        index: of its later access in the entries of the log, of which the first has the time `start`. What the barrier
-        orders that mends it is not told from then on.
+        entries: the log, of which the first has the time `start`. What the barrier orders that mends the race is not
+        told from then on.
         """
-        machine, chunk, entry = self.machine, self.chunk, conflict.entry
+        machine, chunk, entry = self.machine, self.chunk, event.entry
+        bad, others, numbers = found
+        first = widest(bad, event.threads, others)
+        lanes = bad.reshape(-1, max(1, entry.access.size // self.width)).any(axis=1)
+        flat_lane, index, offset = int(event.lanes[first]), event.time - start, self.offset(event.places[first])
+        block = flat_lane // chunk.threads
+        conflict = Conflict(
+            entry, int(lanes.sum()), block, int(event.threads[first]), offset, int(numbers[first]), int(others[first]),
+            shadow.order.has_heard(flat_lane),
+        )  # fmt: skip
+        place = self.name(entry, offset)
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
         mine, party = conflict.lane, conflict.other_thread & 1023
         scope = WARP if mine // 32 == party // 32 else BLOCK
@@ -250,7 +364,7 @@ class Races:
         elif conflict.told:
             what = f"put __threadfence() behind line {location.line}, before the flag is raised"
         else:
-            reach, gap = self.cut(conflict, location, scope, block, index, entries, start)
+            reach, gap = self.cut(conflict, location, scope, index, entries, start)
         if entry.role == "copy":
             subject += "'s asynchronous copy"
         lines = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
@@ -267,7 +381,7 @@ class Races:
         def record() -> None:
             machine.hazards.cure(entry.access.location).add(what, gap, reach, copied)
             machine.hazards.add(
-                "race", entry.access.location, conflict.count, at, chunk.thread_index(mine), text, scope
+                "race", entry.access.location, conflict.lanes, at, chunk.thread_index(mine), text, scope
             )
 
         return record
@@ -277,13 +391,13 @@ class Races:
         return ""
 
     def cut(
-        self, conflict: Conflict, earlier: Location, scope: int, block: int, index: int,
+        self, conflict: Conflict, earlier: Location, scope: int, index: int,
         entries: Sequence[LogEntry | WarpSync], start: int,
     ) -> tuple[int, Gap]:  # fmt: skip
         """Return how far the barrier of a cure reaches and where it stands, and let it order what is told of other
         lines."""
         access, later = conflict.entry.access, conflict.entry.access.location
-        party = block, conflict.other_thread & 1023
+        party = conflict.block, conflict.other_thread & 1023
         stop = index - 1
         while stop >= 0 and not _did(entries[stop], conflict.other_access, party):
             stop -= 1

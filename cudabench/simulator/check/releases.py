@@ -68,8 +68,5 @@ class Releases:
         """Return the words of the active lanes and which lanes these are."""
         chunk = self.chunk
         every = broadcast(flat(address, offset, chunk), chunk.shape)
-        active: Array = np.ones(chunk.shape, bool) if mask is None else broadcast(mask, chunk.shape)
-        if chunk.root is not None:
-            active = active & chunk.root
-        rows, threads = np.nonzero(active)
+        rows, threads = np.nonzero(chunk.real(mask))
         return (every[rows, threads] >> WORD) + rows * own, (rows, threads)

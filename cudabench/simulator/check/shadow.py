@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cudabench.simulator.check.grid_races import AGAINST
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.check.races import LogEntry
 
 NOBODY = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
@@ -103,147 +104,140 @@ def nobody(granules: int) -> tuple[Array, Array, Array, Array]:
     )  # fmt: skip
 
 
+@dataclass(slots=True)
+class Event:
+    """What the active lanes of a logged access do: one element for each of their granules, lanes ascending.
+
+    granules: as a shadow numbers them; places: as their memory does. lanes: places in `WarpOrder`. time: when it was.
+    number: of the access. value: names what is written if it is the same for all lanes, else it is unique; values:
+    what each lane writes, None where that is not asked or all the same.
+    """
+
+    entry: LogEntry
+    granules: Array
+    places: Array
+    threads: Array
+    lanes: Array
+    time: int
+    number: int
+    value: int
+    values: Array | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of access, where a load that polls is told from others."""
+        access = self.entry.access
+        return "poll" if self.entry.role == "poll" or (access.polls and access.kind == "load") else access.kind
+
+
+Found = tuple[Array, Array, Array]  # conflicting elements, the other threads, the numbers of the other accesses
+
+
 class Shadow:
     """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an
     access."""
 
-    def __init__(self, granules: int) -> None:
+    def __init__(self, granules: int, order: WarpOrder) -> None:
+        self.order = order
         self.kinds: dict[str, tuple[Array, Array, Array, Array]] = {}
         for kind in ("load", "store", "atomic"):
             self.kinds[kind] = nobody(granules)
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
-        self.used = {"load": False, "store": False, "atomic": False, "poll": False}
+        self.used: set[str] = set()  # kinds
         self.strong: set[int] = set()  # the strong stores, by the number of their access
         self.taking: set[int] = set()  # the atomics that wait for a value and replace it, likewise
         self.several: set[int] = set()  # the stores in which threads wrote one place at once, likewise
 
-    def conflicts(
-        self,
-        access: MemoryOp,
-        granules: Array,
-        threads: Array,
-        lanes: Array,
-        order: WarpOrder,
-        number: int,
-        value: int,
-        values: Array | None,
-        role: str = "",
-        cuts: tuple[int, int] | None = None,
-    ) -> tuple[Array, Array, Array] | None:
-        """Return what one access races with (conflicting entries, the other threads, the other accesses' numbers), or
-        None; it is to be noted next.
+    def conflicts(self, event: Event, cuts: tuple[int, int] | None = None) -> Found | None:
+        """Return what one access races with, or None; it is to be noted next.
 
-        granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
-        which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
-        else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
-        by then; but while it flies it is nobody's, also not its own thread's. What polls and a strong store or an
-        atomic are no race (PTX ISA, "Morally strong operations"). cuts: the times until which all is ordered before,
-        within warps and within blocks, None for no such.
+        A copy sets out when its thread issues it, so it races with what that thread would race with by then; but while
+        it flies it is nobody's, also not its own thread's. What polls and a strong store or an atomic are no race (PTX
+        ISA, "Morally strong operations"). cuts: the times until which all is ordered before, within warps and within
+        blocks, None for no such.
         """
-        kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
+        kind, access, granules, threads = event.kind, event.entry.access, event.granules, event.threads
         strong = access.strong and kind == "store"
         if strong:
-            self.strong.add(number)
+            self.strong.add(event.number)
         takes = access.polls and kind == "atomic"
         if takes:
-            self.taking.add(number)
+            self.taking.add(event.number)
         if kind == "poll" and "poll" not in self.kinds:
             self.kinds["poll"] = nobody(self.value.size)
-        bad: Array | None = None
-        other_threads: Array = None
-        other_numbers: Array = None
+        found: Found | None = None
         for past in WITHIN[kind]:
-            if not self.used[past] or role == "done" or (strong and past == "poll"):
+            if past not in self.used or event.entry.role == "done" or (strong and past == "poll"):
                 continue
             low, high, when, who = self.kinds[past]
-            lowest, highest = low[granules], high[granules]
-            conflict = (highest >= 0) & ((lowest != threads) | (highest != threads))
+            low, high = low[granules], high[granules]
+            conflict = (high >= 0) & ((low != threads) | (high != threads))
             if not conflict.any():
                 continue
-            ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
-            ordered &= order.ordered(lanes, when[granules], lowest, highest)
-            conflict &= ~ordered
-            if cuts is not None:
-                conflict &= ~_cut(cuts, when[granules], lowest, highest, threads)
-            if order.acquired is not None:
-                conflict &= when[granules] >= order.acquired.reshape(-1)[lanes]
+            when, who = when[granules], who[granules]
+            conflict &= ~self.ordered(event, low, high, when, cuts)
             if past == "store" and (takes or kind == "poll"):
-                conflict &= ~np.isin(who[granules], [*self.strong])
+                conflict &= ~np.isin(who, [*self.strong])
             if past == "atomic" and strong and self.taking:
-                conflict &= ~np.isin(who[granules], [*self.taking])
+                conflict &= ~np.isin(who, [*self.taking])
             if past == "store" and kind == "store":
-                conflict &= (self.value[granules] != value) | (highest >= ENGINE)
+                conflict &= (self.value[granules] != event.value) | (high >= ENGINE)
             if conflict.any():
                 # Of the two the one of another warp, which nothing has ordered, else the one that is not ordered.
                 mine = threads >> 5
-                known = (lowest == threads) | order.ordered(lanes, when[granules], lowest, lowest)
-                party = np.where(lowest >> 5 != mine, lowest, np.where((highest >> 5 != mine) | known, highest, lowest))
-                if bad is None:
-                    bad, other_threads, other_numbers = conflict, party, who[granules]
-                else:
-                    new = conflict & ~bad
-                    other_threads = np.where(new, party, other_threads)
-                    other_numbers = np.where(new, who[granules], other_numbers)
-                    bad = bad | conflict
+                known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
+                party = np.where(low >> 5 != mine, low, np.where((high >> 5 != mine) | known, high, low))
+                found = _joined(found, conflict, party, who)
         self.scratch[granules[::-1]] = threads[::-1]
         first = self.scratch[granules]
         self.scratch[granules] = threads
         last = self.scratch[granules]
-        if kind == "store" and (first != last).any():
-            self.several.add(number)
-        if kind == "store" and values is not None and (first != last).any():
-            # Lanes of one instruction write the same place: harmless if they write the same.
-            by_place = np.argsort(granules, kind="stable")
-            same = granules[by_place][1:] == granules[by_place][:-1]
-            differ = np.zeros(granules.size, dtype=bool)
-            differ[by_place[1:]] = same & (values[by_place][1:] != values[by_place][:-1])
-            if differ.any():
-                if bad is None:
-                    bad, other_threads = differ, first + TOGETHER
-                    other_numbers = np.full(granules.size, number, dtype=np.int32)
-                else:
-                    new = differ & ~bad
-                    other_threads = np.where(new, first + TOGETHER, other_threads)
-                    other_numbers = np.where(new, number, other_numbers)
-                    bad = bad | differ
         self.ends = first, last
-        return None if bad is None else (bad, other_threads, other_numbers)
+        if kind == "store" and (first != last).any():
+            self.several.add(event.number)
+            if event.values is not None:
+                # Lanes of one instruction write the same place: harmless if they write the same.
+                by_place = np.argsort(granules, kind="stable")
+                same = granules[by_place][1:] == granules[by_place][:-1]
+                differ = np.zeros(granules.size, dtype=bool)
+                differ[by_place[1:]] = same & (event.values[by_place][1:] != event.values[by_place][:-1])
+                if differ.any():
+                    number = np.full(granules.size, event.number, dtype=np.int32)
+                    found = _joined(found, differ, first + TOGETHER, number)
+        return found
 
-    def note(
-        self,
-        access: MemoryOp,
-        granules: Array,
-        threads: Array,
-        lanes: Array,
-        order: WarpOrder,
-        time: int,
-        number: int,
-        value: int,
-        role: str,
-        cuts: tuple[int, int],
-    ) -> None:
-        """Note the access that was looked at last; the arguments are those of `conflicts`, time: when it was."""
-        kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
+    def ordered(self, event: Event, low: Array, high: Array, when: Array, cuts: tuple[int, int] | None) -> Array:
+        """Return whether what threads low to high did at some times is ordered before an access."""
+        mine = event.threads >> 5
+        found: Array = (low >> 5 == mine) & (high >> 5 == mine) & self.order.ordered(event.lanes, when, low, high)
+        if cuts is not None:
+            found |= _cut(cuts, when, low, high, event.threads)
+        if self.order.acquired is not None:
+            found |= when < self.order.acquired.reshape(-1)[event.lanes]
+        return found
+
+    def note(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> None:
+        """Note the access that was looked at last; cuts: as of `conflicts`."""
+        kind, granules, threads = event.kind, event.granules, event.threads
         first, last = self.ends
         low, high, when, who = self.kinds[kind]
         if kind == "store":
-            owner = ENGINE if role == "copy" else np.int32(0)
+            owner = ENGINE if event.entry.role == "copy" else np.int32(0)
             low[granules], high[granules] = first + owner, last + owner
-            self.value[granules] = value
-            for past in ("load", "atomic", "poll"):
-                if self.used[past]:
-                    self.kinds[past][0][granules] = NOBODY
-                    self.kinds[past][1][granules] = -1
+            self.value[granules] = event.value
+            for past in self.used - {"store"}:
+                self.kinds[past][0][granules] = NOBODY
+                self.kinds[past][1][granules] = -1
         else:
-            if self.used[kind]:
+            if kind in self.used:
                 lowest, highest = low[granules], high[granules]
                 # Readers of the same warp before its last synchronisation need not be remembered.
                 stale = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
-                stale &= order.ordered(lanes, when[granules], lowest, highest)
-                if order.latest:
+                stale &= self.order.ordered(event.lanes, when[granules], lowest, highest)
+                if self.order.latest:
                     # A thread has polled since: for it those readers are done, and these are not.
-                    stale |= when[granules] < order.latest
+                    stale |= when[granules] < self.order.latest
                 if any(cuts):
                     stale |= _cut(cuts, when[granules], lowest, highest, threads)
                 if stale.any():
@@ -251,9 +245,17 @@ class Shadow:
                 first = np.minimum(first, low[granules])
                 last = np.maximum(last, high[granules])
             low[granules], high[granules] = first, last
-        when[granules] = time
-        who[granules] = number
-        self.used[kind] = True
+        when[granules] = event.time
+        who[granules] = event.number
+        self.used.add(kind)
+
+
+def _joined(found: Found | None, conflict: Array, threads: Array, numbers: Array) -> Found:
+    """Return what was found with more conflicts, which tell of elements that had none."""
+    if found is None:
+        return conflict, threads, numbers
+    new = conflict & ~found[0]
+    return found[0] | conflict, np.where(new, threads, found[1]), np.where(new, numbers, found[2])
 
 
 def _cut(cuts: tuple[int, int], when: Array, low: Array, high: Array, threads: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +13,16 @@ from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
     Conflict,
-    Fence,
     LogEntry,
     Races,
     WarpSync,
     narrow_all,
-    narrow_any,
     uniform,
-    widest,
 )
 from cudabench.simulator.check.releases import WORD
-from cudabench.simulator.check.shadow import Shadow, WarpOrder
+from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast, different
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -37,6 +34,8 @@ LONG_LOG = 1 << 16
 class SharedRaces(Races):
     """Races and uninitialised reads in shared memory."""
 
+    memory = "shared"
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.size = machine.shared_size
@@ -44,7 +43,6 @@ class SharedRaces(Races):
         self.granules = -(-self.size // self.width) if self.size else 0
         self.plan = machine.plan
         self.shadow: Shadow | None = None
-        self.synced: WarpOrder | None = None
         self.time = 0
         self.held = 0  # bytes of what the logged stores write
         self.told = True  # whether each entry can be looked up
@@ -55,7 +53,7 @@ class SharedRaces(Races):
         self.entries.clear()
         self.bytes = self.held = 0
         self.told = True
-        self.shadow = self.synced = None
+        self.shadow = None
         self.asynchronous = False
         self.flying: list[LogEntry] = []  # asynchronous copies that nobody has waited for yet
         self.state = self.intern(np.zeros((1, self.granules), dtype=bool))
@@ -69,70 +67,52 @@ class SharedRaces(Races):
         return self.plan.states.setdefault(state.tobytes(), state)
 
     def log(
-        self,
-        access: MemoryOp,
-        address: Value,
-        offset: int,
-        mask: Array | None,
-        data: Sequence[Value],
+        self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value],
         name: bytes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
         if access.guess:
             return
-        polls, heard = False, None
-        if self.machine.releases is not None:
-            each = -(-self.size >> WORD)
-            polls, heard = self.note_strong(-1, each * self.chunk.blocks, access, address, offset, mask, data, each)
-        if self.machine.locks is not None and access.kind != "atomic":
-            mask = self.machine.locks.outside(mask)
-            if not mask.any():
-                return
+        each = -(-self.size >> WORD)
+        polled = self.note_strong(-1, each * self.chunk.blocks, access, address, offset, mask, data, each)
+        mask = self.unlocked(access, mask)
+        if mask is False:
+            return
+        nbytes = 64
+        place: Hashable = None
         if type(address) is Affine:
             c = address.coefficients
             if c is not None and (c[3] or c[4] or c[5]):
                 address, offset = address.array(self.chunk, INT64) + offset, 0
-                place: Hashable = None
+                nbytes = address.nbytes
             else:
                 place = (address.base + offset, c)
-        elif address.shape[0] == 1:
-            place = address.tobytes() if name is None else name
         else:
-            place = None
-        key: Key | None = None
+            nbytes = address.nbytes
+            if address.shape[0] == 1:
+                place = address.tobytes() if name is None else name
         written: Any = None
         if access.kind != "store":
             data = ()
         else:
             written = uniform(data)
-            for value in data:
-                if type(value) is np.ndarray:
-                    self.held += value.nbytes
+            self.hold(data)
+        key: Key | None = None
         if place is not None:
             key = (access.number, place, None if mask is None else self.mask_key(mask), written)
-            self.bytes += 64 if type(address) is Affine else address.nbytes
-        else:
-            self.bytes += address.nbytes
-        if mask is not None:
-            self.bytes += mask.nbytes
         entry = LogEntry(access, address, offset, mask, data, key)
-        if self.machine.locks is not None:
-            self.machine.locks.note(entry, access.numbers["shared"])
-        self.entries.append(entry)
         if self.asynchronous:
             entry.role = "copy"
             self.flying.append(entry)
             entry.key = None if key is None else (*key, "copy")
-            key = entry.key
-        if polls:
-            entry.role = "poll"
-            key = entry.key = None if key is None else (*key, "poll")
-            if heard is not None:
-                self.bytes += heard.nbytes
-                self.machine.acquire(mask, heard)
-        if key is None:
+        self.enter(self.entries, entry, nbytes, polled)
+        if entry.key is None:
             self.told = False
         self.bound()
+
+    def hold(self, data: Sequence[Value]) -> None:
+        """Count the bytes of what a store writes."""
+        self.held += sum(value.nbytes for value in data if type(value) is np.ndarray)
 
     def append(self, entry: LogEntry, nbytes: int) -> None:
         """Log an access as one before it; nbytes: what its address and mask take."""
@@ -143,9 +123,7 @@ class SharedRaces(Races):
     def stored(self, like: LogEntry, data: Sequence[Value]) -> LogEntry:
         """Return the entry of a store to the same places as another one."""
         assert like.key is not None
-        for value in data:
-            if type(value) is np.ndarray:
-                self.held += value.nbytes
+        self.hold(data)
         return LogEntry(like.access, like.address, like.offset, like.mask, data, (*like.key[:3], uniform(data)))
 
     def bound(self) -> None:
@@ -166,20 +144,9 @@ class SharedRaces(Races):
             return bytes(mask.tobytes()) if found is None else found
         return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
 
-    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
-        """Log that lanes meet those of their warp that they name (bits; None: all)."""
-        if self.entries or self.shadow is not None:
-            self.entries.append(WarpSync(mask, named))
-
-    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
-        """Log that lanes have polled; fences: as of `Acquire`."""
-        if self.entries or self.shadow is not None:
-            self.note_acquire(self.entries, mask, fences)
-
-    def fence(self, number: int) -> None:
-        """Log a fence."""
-        if self.entries or self.shadow is not None:
-            self.entries.append(Fence(number))
+    def logs(self) -> Iterable[list[LogEntry | WarpSync]]:
+        """Return the log, unless nothing has been accessed."""
+        return (self.entries,) if self.entries or self.shadow is not None else ()
 
     def commit(self, mask: Array | None) -> None:
         """Close the active threads' groups of the asynchronous copies begun so far."""
@@ -238,7 +205,7 @@ class SharedRaces(Races):
     def finish(self) -> None:
         """End the last interval of a chunk."""
         self.flying = []
-        self.barrier()
+        super().finish()
 
     def flush(self, ends: bool) -> None:
         """Examine the log; `ends` forgets it, else its accesses stay to be raced with."""
@@ -272,7 +239,7 @@ class SharedRaces(Races):
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
         if ends:
-            self.shadow = self.synced = None
+            self.shadow = None
 
     def quiet(self, entries: list[LogEntry | WarpSync]) -> bool:
         """Return whether the kinds of accesses alone exclude races, and all that is read is initialised."""
@@ -307,47 +274,29 @@ class SharedRaces(Races):
                 state = np.repeat(state, self.chunk.blocks, axis=0)
             elif state is self.state:
                 state = state.copy()
-            granules, _, _ = self.expand(entry, True)
-            state.reshape(-1)[granules] = True
+            state.reshape(-1)[self.expand(entry, True)[0]] = True
         return self.intern(state)
 
-    def expand(self, entry: LogEntry, wide: bool, mask: Array | None = None) -> tuple[Array, Array, int]:
-        """Return (granules, threads, granules per lane) of the active lanes, lanes ascending."""
-        chunk = self.chunk
-        address = flat(entry.address, entry.offset, chunk)
-        if wide:
-            shape = chunk.shape
-            mask = entry.mask
-        else:
-            shape = (1, chunk.threads)
-            if mask is None:
-                mask = narrow_any(entry.mask)
-        first = broadcast(address // self.width, shape)
-        if wide:
-            first = first + (np.arange(chunk.blocks, dtype=np.int64) * self.granules).reshape(-1, 1)
-        threads = broadcast(np.arange(chunk.threads, dtype=np.int32), shape)
-        if mask is None:
-            mask = chunk.root
-        if mask is None:
-            places, who = first.reshape(-1), threads.reshape(-1)
-        else:
-            chosen = broadcast(mask, shape)
-            places, who = first[chosen], threads[chosen]
-        count = max(1, entry.access.size // self.width)
-        if count > 1:
-            places = (places[:, None] + np.arange(count, dtype=np.int64)).reshape(-1)
-            who = np.repeat(who, count)
-        return places, who, count
+    def places(self, granules: Array, blocks: Array) -> Array:
+        """Return the places of granules in the memories of all blocks."""
+        return granules + blocks * self.granules
+
+    def offset(self, place: int) -> int:
+        """Return the byte of a block's memory at which a place begins."""
+        return int(place % self.granules) * self.width
+
+    def name(self, entry: LogEntry, offset: int) -> str:
+        """Return what messages call a place that an access touches."""
+        return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
     def one_block(self, entries: list[LogEntry | WarpSync]) -> bool:
         """Examine the log as if all blocks did what any does; return whether that is clean."""
-        shadow = Shadow(self.granules)
+        shadow = Shadow(self.granules, WarpOrder(1, self.chunk.threads))
         state = self.state[0].copy()
-        order = WarpOrder(1, self.chunk.threads)
         again: set[Key] = set()
         for time, entry in enumerate(entries, 1):
             if isinstance(entry, WarpSync):
-                self.order_by(order, time, entry, narrow_all(entry.mask))
+                self.order_by(shadow.order, time, entry, False)
                 again.clear()
                 continue
             kind = entry.access.kind
@@ -361,47 +310,30 @@ class SharedRaces(Races):
                     continue
                 again.add(entry.key)
             # A copy has ended for sure where it has in every block.
-            mask = narrow_all(entry.mask) if entry.role == "done" else None
-            granules, threads, _ = self.expand(entry, False, mask)
-            if kind != "store" and not state[granules].all():
-                return False
-            values = None
-            if kind == "store":
-                values = self.lane_values(entry, self.chunk.shape)
-                if values is not None and not self.places_differ(entry):
+            event = self.event(entry, time, False, narrow_all(entry.mask) if entry.role == "done" else None)
+            if kind != "store":
+                if not state[event.granules].all():
                     return False
-            number = entry.access.numbers["shared"]
-            value = self.value_name(entry.data)
-            event = entry.access, granules, threads, threads, order
-            if shadow.conflicts(*event, number, value, None, entry.role) is not None:
+            elif self.lane_values(entry, self.chunk.shape) is not None and not self.places_differ(entry):
                 return False
-            shadow.note(*event, time, number, value, entry.role, (0, 0))
+            if shadow.conflicts(event) is not None:
+                return False
+            shadow.note(event)
             if kind != "load":
-                every = narrow_all(entry.mask)
-                if every is not None and entry.mask is not None and entry.mask.shape[0] > 1:
-                    if every.any():
-                        granules, _, _ = self.expand(entry, False, every)
-                        state[granules] = True
-                else:
-                    state[granules] = True
+                several = entry.mask is not None and entry.mask.shape[0] > 1
+                state[self.expand(entry, False, narrow_all(entry.mask))[0] if several else event.granules] = True
         self.after = state.reshape(1, -1)
         return True
-
-    def places_differ(self, entry: LogEntry) -> bool:
-        """Return whether each lane of a store writes to a place of its own."""
-        granules, _, _ = self.expand(entry, False)
-        return bool(different(granules).size == granules.size)
 
     def all_blocks(self, entries: list[LogEntry | WarpSync], ends: bool) -> None:
         """Examine the log exactly, block by block (in one go)."""
         fresh = self.shadow is None and ends
         while True:
             if self.shadow is None:
-                self.shadow = Shadow(self.granules * self.chunk.blocks)
-                self.synced = WarpOrder(self.chunk.blocks, self.chunk.threads)
-                self.time = 0
+                order = WarpOrder(self.chunk.blocks, self.chunk.threads)
+                self.shadow, self.time = Shadow(self.granules * self.chunk.blocks, order), 0
                 self.cuts.clear()
-            state, found = self.run_through(entries, fresh)
+            state, found = self.run_through(self.shadow, entries, fresh)
             if not (fresh and self.cuts.news):
                 break
             self.shadow = None  # what the barrier orders that was advised is not told
@@ -409,81 +341,52 @@ class SharedRaces(Races):
         for record in found:
             record()
 
-    def run_through(self, entries: list[LogEntry | WarpSync], stops: bool) -> tuple[Array, list[Callable[[], None]]]:
+    def run_through(
+        self, shadow: Shadow, entries: list[LogEntry | WarpSync], stops: bool
+    ) -> tuple[Array, list[Callable[[], None]]]:
         """Apply the log to the shadow; return which granules are initialised then, and what records the faults.
 
         stops: end where a barrier is advised that was not known.
         """
-        chunk, shadow, order = self.chunk, self.shadow, self.synced
-        assert shadow is not None
-        assert order is not None
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
         state = self.state
-        state = np.repeat(state, chunk.blocks, axis=0) if state.shape[0] == 1 else state.copy()
+        state = np.repeat(state, self.chunk.blocks, axis=0) if state.shape[0] == 1 else state.copy()
         flags = state.reshape(-1)
         start = self.time + 1
-        for index, entry in enumerate(entries):
+        for entry in entries:
             self.time += 1
             if isinstance(entry, WarpSync):
-                self.order_by(order, self.time, entry, entry.mask)
+                self.order_by(shadow.order, self.time, entry, True)
                 continue
-            kind = entry.access.kind
-            granules, threads, count = self.expand(entry, True)
-            if not granules.size:
+            event = self.event(entry, self.time, True)
+            if not event.granules.size:
                 continue
-            blocks = granules // self.granules
-            if kind != "store":
-                unset = ~flags[granules]
+            if entry.access.kind != "store":
+                unset = ~flags[event.granules]
                 if unset.any():
-                    faults.append(partial(self.uninitialised, entry, granules, threads, unset, count))
-            values = None
-            if kind == "store":
-                values = self.lane_values(entry, chunk.shape)
-                if values is not None:
-                    mask = entry.mask if entry.mask is not None else chunk.root
-                    values = values.reshape(-1) if mask is None else values[broadcast(mask, chunk.shape)]
-                    values = np.repeat(values, count)
-            number = entry.access.numbers["shared"]
-            lanes_ = blocks * chunk.threads + threads
-            event, value = (entry.access, granules, threads, lanes_, order), self.value_name(entry.data)
-            found = shadow.conflicts(*event, number, value, values, entry.role, self.cuts.of(entry.access, self.time))
+                    faults.append(partial(self.uninitialised, event, unset))
+            found = shadow.conflicts(event, self.cuts.of(entry.access, self.time))
             if found is not None:
-                bad, others, numbers = found
-                place = widest(bad, threads, others)
-                lanes = int(bad.reshape(-1, count).any(axis=1).sum())
-                offset = int(granules[place] % self.granules) * self.width
-                conflict = Conflict(
-                    entry, lanes, int(threads[place]), offset, int(numbers[place]), int(others[place]),
-                    order.has_heard(int(lanes_[place])),
-                )  # fmt: skip
-                faults.append(
-                    self.judge(conflict, self.place(entry, offset), int(blocks[place]), index, entries, start)
-                )
+                faults.append(self.judge(event, found, shadow, entries, start))
                 if stops and self.cuts.news:
                     break
-            shadow.note(*event, self.time, number, value, entry.role, self.cuts.times)
-            if kind != "load":
-                flags[granules] = True
+            shadow.note(event, self.cuts.times)
+            if entry.access.kind != "load":
+                flags[event.granules] = True
         self.cuts.news |= len(self.several) > known
         return state, faults
 
     def aliased(self, conflict: Conflict) -> str:
         """Return what says that the arrays which a race is about are one memory, an empty text where they are not."""
-        return same_memory(self.machine.code, conflict.granule)
+        return same_memory(self.machine.code, conflict.offset)
 
-    def place(self, entry: LogEntry, offset: int) -> str:
-        """Return a place that an access touches, for a message."""
-        return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
-
-    def uninitialised(self, entry: LogEntry, granules: Array, threads: Array, unset: Array, count: int) -> None:
+    def uninitialised(self, event: Event, unset: Array) -> None:
         """Record reads of shared memory that no thread has written."""
-        place = int(np.argmax(unset))
-        lanes = int(unset.reshape(-1, count).any(axis=1).sum())
-        block = self.chunk.block_index(int(granules[place] // self.granules))
-        thread = self.chunk.thread_index(int(threads[place]))
-        name = self.place(entry, int(granules[place] % self.granules) * self.width)
-        self.machine.hazards.add(
-            "uninitialized-shared", entry.access.location, lanes, block, thread,
-            f"thread {thread} of block {block} reads {name}, which no thread has written.",
+        lanes = np.zeros(self.chunk.shape, bool)
+        lanes.reshape(-1)[event.lanes[unset]] = True
+        name = self.name(event.entry, self.offset(event.places[np.argmax(unset)]))
+        self.machine.hazards.report(
+            self.machine, "uninitialized-shared", event.entry.access.location, lanes,
+            f"reads {name}, which no thread has written",
         )  # fmt: skip

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
-from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.values import Array, Value, broadcast
@@ -52,7 +51,7 @@ class StaleReads:
         if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
             return  # of surfaces `isa.textures` tells
         chunk = self.machine.chunk
-        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        lanes = chunk.real(mask)
         start = broadcast(flat(address, offset - region.base, chunk), chunk.shape)[lanes] // self.width
         granules = start[:, None] + np.arange(max(1, access.size // self.width))
         writers = self.written.get(region.base)
@@ -69,15 +68,12 @@ class StaleReads:
 
     def report(self, access: MemoryOp, region: Region, bad: Array, granule: int, writer: int) -> None:
         """Record reads, the first of them of a granule that the access with a number wrote."""
-        machine, chunk = self.machine, self.machine.chunk
-        count, place = first_lane(bad, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         how, cure = HOW[access.cached]
-        line = machine.code.accesses[writer].location.line
+        line = self.machine.code.accesses[writer].location.line
         spot = in_region(region, granule * self.width, access.width)
-        machine.hazards.add(
-            "stale-read", access.location, count, block, thread,
-            f"thread {thread} of block {block} reads {spot} through the read-only cache "
-            f"({how}), but the same launch wrote it before, in line {line}: the cache may still hold "
-            f"the old value, with a barrier or without. To mend it, {cure}, or read it in another launch.",
+        self.machine.hazards.report(
+            self.machine, "stale-read", access.location, bad,
+            f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line {line}: "
+            f"the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or read it in "
+            "another launch",
         )  # fmt: skip

@@ -19,12 +19,14 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.check.members import missing, reconsider
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.isa.mbarrier import lacks
 from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
+from cudabench.simulator.program.flow import closure
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ MOST_BYTES = 1 << 28  # of memory that is compared
 # What may write memory. All else only computes, reads, or sends lanes on their way.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
 SPACES = ("shared", "global", "local")
+_SHARED = frozenset(("global", "shared", "generic"))  # what other threads may write
+_NOTHING: tuple[frozenset[str], int] = frozenset(), 0
 
 
 class Waits:
@@ -55,8 +59,7 @@ class Waits:
         self.seen: dict[int, tuple[Op, Array, Value]] = {}  # what lanes wait for, with its address
         self.kinds: dict[int, tuple[set[str], int]] = {}  # by line of the PTX: spaces of what is accessed there, bytes
         for access in machine.code.accesses:
-            spaces, _ = self.kinds.setdefault(access.location.ptx_line, (set(), access.size))
-            spaces.add(access.space)
+            self.kinds.setdefault(access.location.ptx_line, (set(), access.size))[0].add(access.space)
         self.needed: dict[frozenset[int], frozenset[int] | None] = {}
 
     # From turn to turn.
@@ -152,8 +155,8 @@ class Waits:
         if number in self.rested and self.rested[number] is mask:
             return True
         chunk = self.machine.chunk
-        lanes = real(mask, chunk)
-        if (lanes & ~self.moved).any() or not (lanes == real(self.ready[number], chunk)).all():
+        lanes = chunk.real(mask)
+        if (lanes & ~self.moved).any() or not (lanes == chunk.real(self.ready[number])).all():
             return False
         if not self.same_state(number, lanes):
             return False
@@ -204,8 +207,7 @@ class Waits:
         """
         key = frozenset(self.blocks)
         if key not in self.needed:
-            blocks = [self.machine.code.blocks[number] for number in key]
-            ops = [op for block in blocks for op in (*block.ops, block.terminator) if op is not None]
+            ops = [op for number in key for op in self.machine.code.blocks[number].every]
             found: set[int] = set()
             for op in ops:
                 if op.kind != "plain" or op.opcode in WRITERS:
@@ -213,12 +215,7 @@ class Waits:
                     found.update(index for index in (op.guard, op.selector) if index >= 0)
                 if op.barrier is not None and op.barrier.count is not None:
                     found.add(op.barrier.count)
-            before = -1
-            while len(found) > before:
-                before = len(found)
-                for op in ops:
-                    if not found.isdisjoint(op.defs):
-                        found.update(op.uses)
+            found = closure(found, [(op.defs, op.uses) for op in ops])
             clock = any(op.opcode == "clock" and not found.isdisjoint(op.defs) for op in ops)
             self.needed[key] = None if clock else frozenset(found)
         return self.needed[key]
@@ -230,7 +227,7 @@ class Waits:
         for place, op in enumerate(ops):
             if op.address < 0 or op.opcode not in _WAITS or any(op.address in one.defs for one in ops[place:]):
                 continue
-            lanes = real(mask, machine.chunk)
+            lanes = machine.chunk.real(mask)
             if id(op) in self.seen:
                 lanes = lanes | self.seen[id(op)][1]
             self.seen[id(op)] = op, lanes, machine.registers[op.address]
@@ -240,11 +237,11 @@ class Waits:
     def all_rest(self) -> None:
         """All lanes that can run have come back. Let those at barriers go on whose barrier is complete, or end it."""
         machine = self.machine
-        if machine.reconsider():
+        if reconsider(machine):
             return
         together = self.same_places()
         waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
-        came = together and all(not (real(mask, machine.chunk) & ~self.moved).any() for mask in waits)
+        came = together and all(not (machine.chunk.real(mask) & ~self.moved).any() for mask in waits)
         if not came and machine.parked and machine.barriers.release(spinning=True):
             return
         if together:
@@ -257,8 +254,8 @@ class Waits:
         if machine.ready.keys() != self.ready.keys() or machine.waiting.keys() != self.waiting.keys():
             return False
         for number, mask in machine.waiting.items():
-            lanes = real(mask, chunk)
-            if not (lanes == real(self.waiting[number], chunk)).all() or not self.same_state(number, lanes):
+            lanes = chunk.real(mask)
+            if not (lanes == chunk.real(self.waiting[number])).all() or not self.same_state(number, lanes):
                 return False
         then, now = by_place(self.parked, chunk), by_place(machine.parked, chunk)
         if then.keys() != now.keys():
@@ -272,11 +269,11 @@ class Waits:
         """Record what every lane waits for, and end the launch. Raises BudgetExceeded."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
-        groups = [
-            (number, real(mask, chunk), self.waited_for(real(mask, chunk))) for number, mask in self.ready.items()
-        ]
-        places = [(number, lanes, found or self.loop(number)) for number, lanes, found in groups]
-        first = places[0][2]
+        places = []
+        for number, mask in self.ready.items():
+            found = self.waited_for(lanes := chunk.real(mask))
+            places.append((found, found or self.loop(number), lanes))
+        first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
             raise BudgetExceeded(
@@ -284,22 +281,28 @@ class Waits:
                 f"begun could write. The simulator runs {chunk.blocks} of these blocks at a time, in their order, and "
                 "no GPU promises to run more: use a smaller grid, or let blocks wait for earlier ones only."
             )
-        for (_, lanes, found), (_, _, op) in zip(groups, places, strict=True):
+        for found, op, lanes in places:
             machine.mask = lanes
-            self.tell(found, op, lanes)
-        stuck = [(op, real(mask, chunk)) for following, mask, op, _ in machine.parked if following >= 0]
-        others = [*stuck, *((op, lanes) for _, lanes, op in places)]
-        told = {op.line.line for _, _, op in places}
+            kind, text = (
+                "endless-loop",
+                "goes round a loop that nothing ends: what its condition depends on does not change",
+            )
+            if found is not None:
+                kind, text = "deadlock", self.words(op, first_lane(lanes, chunk)[1])
+            machine.hazards.report(machine, kind, op.line, lanes, text)
+        stuck = [(op, chunk.real(mask)) for following, mask, op, _ in machine.parked if following >= 0]
+        others = [*stuck, *((op, lanes) for _, op, lanes in places)]
+        told = {op.line.line for _, op, _ in places}
         for op, lanes in stuck:
             if op.line.group and op.line.line in told:
                 continue  # one thread of the block waits for the grid, the others for that thread
-            machine.hazards.barrier(machine, op, lanes, others, machine.exited)
+            machine.hazards.barrier(machine, op, lanes, others)
         for number, mask in machine.waiting.items():
             machine.mask = mask
             op = code.blocks[number].ops[0]
-            missing = machine.missing(op)
-            if missing is not None:
-                machine.hazards.elsewhere_in_mask(machine, op, missing)
+            absent = missing(machine, op)
+            if absent is not None:
+                machine.hazards.elsewhere_in_mask(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
 
     def reads_global(self) -> bool:
@@ -328,34 +331,16 @@ class Waits:
         found = [
             op
             for op, there, _ in self.seen.values()
-            if there[place] and not needed.isdisjoint(op.defs) and self.shared_with_others(op)
+            if there[place]
+            and not needed.isdisjoint(op.defs)
+            and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
         ]
         return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
 
-    def shared_with_others(self, op: Op) -> bool:
-        """Return whether an op reads what other threads may write."""
-        return not {"global", "shared", "generic"}.isdisjoint(self.kinds.get(op.line.ptx_line, (set(), 0))[0])
-
     def loop(self, number: int) -> Op:
         """Return an op of a block of code that names its line, the last that has one."""
-        block = self.machine.code.blocks[number]
-        ops = [op for op in (*block.ops, block.terminator) if op is not None]
+        ops = self.machine.code.blocks[number].every
         return next((op for op in reversed(ops) if op.line.line), ops[-1])
-
-    def tell(self, found: Op | None, op: Op, lanes: Array) -> None:
-        """Record that lanes wait at an op, or, where there is none, go round a loop."""
-        machine = self.machine
-        chunk = machine.chunk
-        count, place = first_lane(lanes, chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        who = f"thread {thread} of block {block}"
-        if found is None:
-            machine.hazards.add(
-                "endless-loop", op.line, count, block, thread,
-                f"{who} goes round a loop that nothing ends: what its condition depends on does not change.",
-            )  # fmt: skip
-            return
-        machine.hazards.add("deadlock", op.line, count, block, thread, f"{who} {self.words(op, place)}")
 
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
@@ -393,28 +378,22 @@ class Waits:
         if region is not None and region.base == machine.grid_barrier:
             return (
                 f"waits at the barrier of the grid for ever: {self.ended_block()}. Let all threads of the grid come to "
-                "it, and put the condition around the work."
+                "it, and put the condition around the work"
             )
         if op.opcode == "mbarrier":
-            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
+            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}"
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
-        return f"{does} {name}, which stays {number}: {nobody}."
+        return f"{does} {name}, which stays {number}: {nobody}"
 
 
 _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
-
-
-def real(mask: Array | None, chunk: Chunk) -> Array:
-    """Return a mask as bools (blocks, threads) of the lanes that there are."""
-    return chunk.real(np.ones((1, 1), bool) if mask is None else mask)
 
 
 def by_place(parked: list[tuple[int, Any, Op, Any]], chunk: Chunk) -> dict[tuple[int, int], Array]:
     """Return the parked lanes by where they go on and the barrier's instruction."""
     found: dict[tuple[int, int], Array] = {}
     for following, mask, op, _ in parked:
-        lanes = real(mask, chunk)
-        found[following, id(op)] = found[following, id(op)] | lanes if (following, id(op)) in found else lanes
+        found[following, id(op)] = chunk.real(mask) | found.get((following, id(op)), np.False_)
     return found
 
 

@@ -20,7 +20,8 @@ from cudabench.simulator.memory import (
     WINDOW,
     flat,
 )
-from cudabench.simulator.program.builder import Builder, composed
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.calls import composed
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Vector
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.ptx import Variable
+from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
+from cudabench.simulator.textures import FIRST_HANDLE, Texture
 from cudabench.simulator.values import Array
-
-if TYPE_CHECKING:
-    pass
-
 
 _FORMATS = {
     "u8": "B", "s8": "b", "b8": "B", "u16": "H", "s16": "h", "b16": "H", "u32": "I", "s32": "i", "b32": "I",
@@ -58,7 +59,61 @@ class Rows(NamedTuple):
         return (np.arange(self.number, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
 
 
-def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
+@dataclass(frozen=True)
+class Placed:
+    """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
+    parameters, and what their handles of textures and tensor maps stand for; addresses: of arrays, by their ids."""
+
+    space: AddressSpace
+    parameters: bytes
+    textures: dict[int, Texture] = field(default_factory=dict)
+    maps: dict[int, Mapped] = field(default_factory=dict)
+    addresses: dict[int, int] = field(default_factory=dict)
+
+
+def place_arguments(
+    code: Code, space: AddressSpace, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array]
+) -> Placed:
+    """Give the arguments of a launch their places in an address space; see `launch.run`."""
+    if len(arguments) != len(code.parameters):
+        raise LaunchError(f"kernel {code.name} takes {len(code.parameters)} arguments, not {len(arguments)}.")
+    titles = list(names) if names is not None else [f"argument {number}" for number in range(len(arguments))]
+    if len(titles) != len(arguments):
+        raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
+    named = list(zip(titles, arguments, strict=True))
+    arrays = [(title, value) for title, value in named if isinstance(value, np.ndarray)]
+    for kind, suffix in ((Rows, ""), (TensorMap, " of a tensor map"), (Texture, "")):
+        arrays += [(title + suffix, value.array) for title, value in named if isinstance(value, kind)]
+    arrays += [(title, array) for one in arguments if isinstance(one, Struct) for _, title, array in one.pointers]
+    addresses = place_arrays(space, arrays, tuple(beside.items()))
+    placed = Placed(space, b"", addresses=addresses)
+    raw = bytearray(code.parameter_bytes)
+    for (title, value), parameter in zip(named, code.parameters, strict=True):
+        what = next((words for kind, words in _POINTERS.items() if isinstance(value, kind)), None)
+        if what is not None and parameter.size != 8:
+            raise LaunchError(f"argument '{title}' is {what}, but the kernel's parameter has {parameter.size} bytes.")
+        if isinstance(value, TensorMap):
+            piece = place_map(space, value, addresses[id(value.array)], parameter.size, placed.maps, title)
+        elif what is None:
+            piece = scalar_bytes(value.pointing(addresses) if isinstance(value, Struct) else value, parameter, title)
+        else:
+            address = addresses[id(value if isinstance(value, np.ndarray) else value.array)]
+            if isinstance(value, Texture):
+                handle = FIRST_HANDLE + 16 * len(placed.textures)
+                placed.textures[handle] = replace(value, name=title, base=address)
+                address = handle
+            elif isinstance(value, Rows):
+                address = space.place(f"the pointers to the rows of {title}", value.table(address), False).base
+            piece = address.to_bytes(8, "little")
+        offset = code.parameter_offsets[parameter.name]
+        raw[offset : offset + parameter.size] = piece
+    return replace(placed, parameters=bytes(raw))
+
+
+_POINTERS = {Texture: "a texture or surface", Rows: "an array of pointers", np.ndarray: "an array"}
+
+
+def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
     """Return the bytes of a scalar argument."""
     if isinstance(value, (bytes, bytearray, np.void)):
         raw = value.tobytes() if isinstance(value, np.void) else bytes(value)
@@ -67,18 +122,12 @@ def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
                 f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}."
             )
         return raw
-    if isinstance(value, np.generic) and (
-        parameter.type[0] == "b" or (parameter.type[0] != "f") != (value.dtype.kind != "f")
-    ):
-        raw = value.tobytes()
-        if len(raw) == parameter.size and parameter.type[0] == "b":
-            return raw
     if isinstance(value, np.generic):
+        if parameter.type[0] == "b" and value.nbytes == parameter.size:
+            return value.tobytes()
         value = value.item()
-    if value is None:
-        value = 0
-    if isinstance(value, bool):
-        value = int(value)
+    if value is None or isinstance(value, bool):
+        value = int(value or 0)
     letter = _FORMATS.get(parameter.type)
     if letter is None or struct.calcsize("<" + letter) != parameter.size:
         if parameter.size in (1, 2, 4, 8) and isinstance(value, int):
@@ -132,7 +181,7 @@ def place_arrays(
         else:
             wholes.append(_Whole(rank, start, name, array, writable))
             end = start - size
-    wholes.sort(key=_RANK)
+    wholes.sort(key=attrgetter("rank"))
     addresses: dict[int, int] = {}
     for whole in wholes:
         array = whole.array
@@ -145,14 +194,13 @@ def place_arrays(
     return addresses
 
 
+@dataclass
 class _Whole:
     """An array in the host's memory that lies in no other: its place in the order, its first byte, what lies in it."""
 
-    __slots__ = ("array", "name", "parts", "rank", "start", "writable")
-
-    def __init__(self, rank: int, start: int, name: str, array: Array, writable: bool) -> None:
-        self.rank, self.start, self.name, self.array, self.writable = rank, start, name, array, writable
-        self.parts: list[tuple[int, int]] = []
-
-
-_RANK = attrgetter("rank")
+    rank: int
+    start: int
+    name: str
+    array: Array
+    writable: bool
+    parts: list[tuple[int, int]] = field(default_factory=list)

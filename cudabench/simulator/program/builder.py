@@ -6,15 +6,24 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import debug_info, ptx
-from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
+from cudabench.simulator.program.calls import (
+    Calls,
+    Frame,
+    Shared,
+    Site,
+    append_shared,
+    call,
+    find_saved,
+    functions_first,
+)
 from cudabench.simulator.program.code import (
     CLUSTER_WORDS,
     GRID_BARRIER,
@@ -22,11 +31,8 @@ from cudabench.simulator.program.code import (
     SHARED_BIT,
     SYMBOL_BIT,
     AccessKind,
-    Block,
     BoundedAccess,
-    Cached,
     Code,
-    Load,
     MemoryInstruction,
     Op,
     Refuse,
@@ -47,36 +53,25 @@ from cudabench.simulator.program.flow import (
     written_memory,
 )
 from cudabench.simulator.program.order import rank
-from cudabench.simulator.program.polls import Places, Poll, StrongLoad, mark_polls
+from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
     Instruction,
     Label,
-    Location,
     Negated,
     Operand,
     Symbol,
-    Vector,
 )
 from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
 if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.isa.opcodes import Registered
     from cudabench.simulator.machine import Machine
 
 
-_REFUSED_CALLS = {
-    "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
-    "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
-    "__cudaCDP2LaunchDeviceV2": "dynamic parallelism", "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
-    **dict.fromkeys(
-        ("cudaDeviceSynchronize", "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent",
-         "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventDestroy"), "dynamic parallelism"
-    ),
-    "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
-    "cudaCGSynchronize": "grid sync (cooperative groups)",
-}  # fmt: skip
 _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
 _SPECIAL_WORDS = (
     "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
@@ -91,54 +86,24 @@ MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
-
 Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
-
-
-class Opcodes(Protocol):
-    """Where a builder finds how to build an instruction, and a call of a function that the simulator supplies."""
-
-    @property
-    def syscalls(self) -> Mapping[str, BuildCall]:
-        """The builders of calls, by the name of the function."""
-        ...
-
-    def find(self, ins: Instruction) -> Build:
-        """Return the builder of an instruction. Raises Refuse where there is none."""
-        ...
-
-
-class Frame:
-    """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
-
-    def __init__(self, function: ptx.Function, suffix: str) -> None:
-        self.function = function
-        self.suffix = suffix
-        self.registers: dict[str, int] = {}
-        self.params: dict[str, str] = {}
-        self.variables = {variable.name: variable for variable in function.variables}
-        self.end = f"end{suffix}"
 
 
 class Builder:
     """Turns a kernel's instructions into ops; the builders of instructions call its `source`, `target`, `address`..."""
 
-    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Opcodes) -> None:
-        self.module = module
+    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
+        self.module, self.symbols, self.opcodes = module, symbols, opcodes
         self.kernel = module.functions[name]
-        self.symbols = symbols
-        self.opcodes = opcodes
         self.widths: list[int] = []
         self.initial: list[Value] = []
         self.constants: dict[tuple[int, int], int] = {}
         self.special: dict[str, int] = {}
         self.stream: list[Op | str] = []
         self.refused: dict[Unsupported, None] = {}
-        self.frames = 0
-        self.local_bytes = 0
+        self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
-        self.static_shared = 0
         self.dynamic: list[str] = []
         self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
@@ -152,10 +117,10 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
-        self.cached: list[tuple[Cached, int]] = []  # loads through the read-only cache, and where their addresses are
+        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache, and where their addresses are
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
-        self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
-        self.strong: Poll | None = None  # of the instruction that is being built, where it is a strong load
+        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # with the registers of address and results
+        self.strong: MemoryOp | None = None  # of the instruction that is being built, where it is a strong load
         self.strong_loads: list[StrongLoad] = []
         self.signed: set[int] = set()  # the ops that do, by identity
         self.signs = False  # whether the instruction that is being built may let other blocks go on that wait
@@ -244,16 +209,10 @@ class Builder:
         value = operand.value
         if type_ == "pred":
             return self.constant(bool(value), 1)
-        if operand.float_bits and operand.float_bits != width:
-            wide = np.array([value], dtype=UNSIGNED[operand.float_bits]).view(f"f{operand.float_bits // 8}")
-            if width == 32:
-                value = int(wide.astype(np.float32).view(np.uint32)[0])
-            elif width == 64:
-                value = int(wide.astype(np.float64).view(np.uint64)[0])
-        elif not operand.float_bits and type_ in ("f32", "f64"):
-            value = int(
-                np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0]
-            )
+        given = operand.float_bits
+        if width in (32, 64) and given != width and (given or type_ in ("f32", "f64")):
+            number = np.array([value], UNSIGNED[given]).view(f"f{given // 8}") if given else np.array([value])
+            value = int(number.astype(f"f{width // 8}").view(UNSIGNED[width])[0])
         half = 1 << (width - 1)
         value &= (1 << width) - 1
         if value >= half and operand.value < 0:
@@ -264,13 +223,9 @@ class Builder:
         """Return the register of a special register or of a variable's address."""
         name = symbol.name
         base, _, axis = name.partition(".")
-        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS:
-            if name not in self.special:
-                self.special[name] = self.new(32, Affine(0))
-            return self.special[name]
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if base in CLUSTER_WORDS:
+        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
             if name not in self.special:
                 one = base == "%is_explicit_cluster"
                 self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
@@ -288,8 +243,7 @@ class Builder:
             # `steps` counts the whole block already.
             machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
 
-        op = Op(run, "plain", self.ins.location)
-        op.line, op.opcode, op.defs, op.pointer = self.ins.location, "clock", (index,), 0
+        op = Op(run, "plain", self.ins.location, "clock", defs=(index,), pointer=0)
         self.stream.append(op)
         self.clocks.append((op, before))
         return index
@@ -325,9 +279,7 @@ class Builder:
             else:
                 machine.put(index, machine.array(pointer, UNSIGNED[64]) + np.uint64(offset))
 
-        op = Op(run, "plain", self.ins.location)
-        op.opcode, op.defs, op.uses, op.pointer = "add", (index,), (pointer,), 1
-        self.stream.append(op)
+        self.stream.append(Op(run, "plain", self.ins.location, "add", defs=(index,), uses=(pointer,), pointer=1))
         return index
 
     def variable(self, name: str) -> int:
@@ -430,18 +382,18 @@ class Builder:
         _, base, place = ins.operands
         if not isinstance(base, Symbol) or base.name not in STACK_POINTERS or not isinstance(place, Immediate):
             return None
-        stack = self.stack_variable()
-        if stack is None:
+        start = self.in_stack(place.value)
+        if start is None:
             return None
-        start = self.variable(stack) + place.value
         start = next((one.start for one in self.kept if one.start < start < one.end), start)  # amid a variable
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
-    def stack_variable(self) -> str | None:
-        """Return the name of the variable in which a function's local arrays lie."""
-        return next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+    def in_stack(self, offset: int) -> int | None:
+        """Return the place at an offset of the variable in which a function's local arrays lie, None without one."""
+        stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+        return None if stack is None else self.variable(stack) + offset
 
     def local_arrays(self) -> list[tuple[int, int]]:
         """Return (start, end) of the local arrays, in the order in which their addresses are taken.
@@ -464,11 +416,10 @@ class Builder:
             (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
         )
         if ins.opcode in ("ld", "st") and at is not None and not named:
-            stack = self.stack_variable()
-            if stack is not None and not (self.activation and self.activation.recursive):
+            recursive = self.activation is not None and self.activation.recursive
+            if not recursive and (place := self.in_stack(at.offset)) is not None:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
-                place = self.variable(stack) + at.offset
                 access = self.local_accesses[-1][0]
                 access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
                 self.fixed.append(Slot(op, place, access.size, stored))
@@ -501,7 +452,7 @@ class Builder:
     def build(self) -> Code:
         """Decode the kernel with all that it calls."""
         self.inline(self.frame)
-        entries = self.append_shared()
+        entries = append_shared(self)
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
@@ -518,18 +469,18 @@ class Builder:
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        found = points_to(self.stream, len(self.widths), symbols, self.slots_of_pointers())
+        slots = {} if self.wandering else find_slots(self.fixed, self.local_arrays())
+        found = points_to(self.stream, len(self.widths), symbols, slots)
         written = written_memory(found, self.write_addresses)
         cached = mark_cached(found, self.cached, written)
         mark_guesses(self.stream, found, self.loads, self.swaps)
         find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
         edges = [(start, start + size) for start, size in self.shared.values()]
         find_shared_bounds(found, edges, self.shared_accesses)
-        granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
         places = rank(blocks)
         if entries:
-            places = self.functions_first(blocks, places)
+            places = functions_first(self, blocks, places)
         for block, place in zip(blocks, places, strict=True):
             block.rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
@@ -546,21 +497,17 @@ class Builder:
         )
         find_live_registers(blocks)
         if entries:
-            self.find_saved(blocks)
+            find_saved(self, blocks)
         watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,
-            tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
-            tuple(self.refused), self.module.files, read, written, self.orders, self.swapping and self.fencing,
-            bool(entries), any(site.recursive for site in self.sites), self.proxies, waits, cached, polling, signs,
-            meets,
+            (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
+            self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
+            self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
+            waits, cached, polling, signs, meets,
         )  # fmt: skip
-
-    def slots_of_pointers(self) -> dict[int, Slot]:
-        """Return the loads and stores of pointers that unoptimised code keeps in local memory."""
-        return {} if self.wandering else find_slots(self.fixed, self.local_arrays())
 
     def through_pointers(self, found: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local
@@ -571,80 +518,6 @@ class Builder:
         strong = {id(op) for op, _ in self.strong_loads}
         ops = (op for op in self.stream if isinstance(op, Op) and op.opcode in ("ld", "st") and op.address >= 0)
         return {id(op) for op in ops if id(op) not in strong and found[op.address] & local}
-
-    def append_shared(self) -> list[str]:
-        """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
-        if not self.sites:
-            return []
-        self.stream.append(Op(None, "exit", self.kernel.location))
-        done: list[str] = []
-        while missing := [one for site in self.sites for one in site.callees if one.entry not in done]:
-            called = self.activation = missing[0]
-            frame = Frame(called.function, called.suffix)
-            for formal in called.function.parameters:
-                if formal.space == "":
-                    raise PtxError(f"{called.function.name} takes its arguments in registers and cannot be shared.")
-                frame.params[formal.name] = f"{formal.name}{called.suffix}"
-            frame.params.update((result.name, RESULT) for result in called.function.results)
-            self.stream.append(called.entry)
-            self.inline(frame)
-            self.stream.append(frame.end)
-            op = Op(None, "return", called.function.location)
-            op.opcode = "ret"
-            self.stream.append(op)
-            done.append(called.entry)
-            self.returns[called.entry] = op
-        for called in self.shared_functions.values():
-            if called.entry in self.returns:
-                self.returns[called.entry].labels = tuple(site.after for site in self.sites if called in site.callees)
-        return done
-
-    def functions_first(self, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
-        """Return the places of blocks so that each function's come before those of its callers.
-
-        Lanes that are in functions are to come back before those go on that wait for them.
-        """
-        owner = [len(self.shared_functions)] * len(blocks)
-        for number, called in self.segments(blocks):
-            owner[number] = called.number
-        found = [0] * len(blocks)
-        for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
-            found[number] = place
-        return found
-
-    def segments(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
-        """Yield (number of a block, the shared function that it is of)."""
-        starts: dict[int, Shared] = {}
-        for block in blocks:
-            end = block.terminator
-            if end is not None and end.kind == "call" and end.site is not None:
-                starts.update(zip(end.targets, end.site.callees, strict=False))
-        called = None
-        for block in blocks:
-            called = starts.get(block.number, called)
-            if called is not None:
-                yield block.number, called
-
-    def find_saved(self, blocks: Sequence[Block]) -> None:
-        """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
-        written = 0
-        for number, called in self.segments(blocks):
-            if called.recursive:
-                for op in blocks[number].ops:
-                    for index in op.defs:
-                        written |= 1 << index
-        for index in (self.stack_pointer, *self.slots.get(RESULT, {}).values()):
-            written &= ~(1 << index)
-        for block in blocks:
-            end = block.terminator
-            if end is not None and end.kind == "call" and end.site is not None:
-                site = end.site
-                site.back = end.targets[-1]
-                if site.recursive:
-                    needed = blocks[site.back].live & written
-                    site.saved = (
-                        *(index for index in range(len(self.widths)) if needed >> index & 1), self.stack_pointer
-                    )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
         """Append a function's ops to the stream; those without a line of the source have that of the call."""
@@ -680,24 +553,34 @@ class Builder:
                 f"{remedy(feature)}."
             )
 
-        op = Op(run, "plain", ins.location)
-        op.line, op.opcode = ins.location, ins.opcode
-        op.defs = tuple(self.defs)
+        self.finish(ins, Op(run, "plain", ins.location))
+
+    def finish(self, ins: Instruction, op: Op) -> None:
+        """Append an instruction's op with its guard and the registers that were named for it."""
+        op.line, op.opcode, op.defs = ins.location, ins.opcode, tuple(self.defs)
         if ins.guard is not None:
             op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
         op.uses = tuple(self.uses)
         self.stream.append(op)
+
+    def skip(self, ins: Instruction, label: str) -> None:
+        """Append a branch past what a guarded instruction stands for, where its guard does not hold."""
+        if ins.guard is not None:
+            guard, _ = self.predicate(Symbol(ins.guard))
+            op = Op(
+                None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,), labels=(label,)
+            )
+            self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
         self.strong, self.signs = None, False
         if ins.opcode == "call":
-            self.call(ins)
+            call(self, ins)
             return
         if ins.opcode == "ret" and self.frame.suffix:
-            op = Op(None, "branch", ins.location)
-            op.labels = (self.frame.end,)
+            op = Op(None, "branch", ins.location, labels=(self.frame.end,))
         else:
             built = self.opcodes.find(ins)(self, ins)
             if built is None:
@@ -705,185 +588,13 @@ class Builder:
             op = built if isinstance(built, Op) else Op(built, "plain", ins.location)
         if ins.opcode != "ret":
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
-        op.line, op.opcode = ins.location, ins.opcode
-        op.defs, op.address, op.offset = tuple(self.defs), self.address_register, self.address_offset
+        op.address, op.offset = self.address_register, self.address_offset
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
-        if ins.guard is not None:
-            guard, _ = self.predicate(Symbol(ins.guard))
-            op.guard, op.inverted = guard, ins.inverted
-        op.uses = tuple(self.uses)
+        self.finish(ins, op)
         if self.kept:
             self.note_slot(ins, op)
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))
-        self.stream.append(op)
         if self.signs and self.strong_loads:  # others may go ahead of what comes next, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # a label that no source has
-
-    def call(self, ins: Instruction) -> None:
-        """Append a call: the callee's ops with its parameters bound."""
-        operands = list(ins.operands)
-        results: tuple[Operand, ...] = ()
-        if isinstance(operands[0], Vector):
-            results = operands.pop(0).items  # type: ignore[union-attr]
-        name = operands[0].name if isinstance(operands[0], Symbol) else ""
-        arguments = operands[1].items if len(operands) > 1 and isinstance(operands[1], Vector) else ()
-        if self.register(name) is not None:
-            candidates = self.calls.candidates(self.frame.function, self.prototype(operands))
-            callees = [self.shared_functions[one.name] for one in candidates]
-            self.enter(ins, callees, self.source(operands[0], "b64"), results, arguments)
-            return
-        if name in _REFUSED_CALLS:
-            raise Refuse(_REFUSED_CALLS[name])
-        function = self.module.functions.get(name)
-        if name in self.opcodes.syscalls and (function is None or function.body is None):
-            op = self.opcodes.syscalls[name](self, results, arguments)
-            op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
-            op.opcode = "call"
-            if ins.guard is not None:
-                op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
-            self.stream.append(op)
-            return
-        if function is None or function.body is None:
-            raise Refuse(f"a call of {name}, which has no body in this PTX")
-        if name in self.calls.recursive:
-            self.enter(ins, [self.shared_functions[name]], -1, results, arguments)
-            return
-        self.frames += 1
-        frame = Frame(function, f"~{self.frames}")
-        if ins.guard is not None:
-            op = Op(None, "branch", ins.location)
-            op.labels = (frame.end,)
-            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
-            op.uses = tuple(self.uses)
-            self.stream.append(op)
-        copies: list[tuple[Operand, str]] = []
-        for formal, actual in (
-            *zip(function.parameters, arguments, strict=True),
-            *zip(function.results, results, strict=True),
-        ):
-            shared = self.param_name(actual.name) if isinstance(actual, Symbol) else None
-            if shared is not None:
-                frame.params[formal.name] = shared
-            elif formal.space == "":
-                # Old style: registers as formal parameters.
-                index = self.new(ptx.BITS[formal.type], Affine(0))
-                frame.registers[formal.name] = index
-                if any(formal is result for result in function.results):
-                    copies.append((actual, formal.name))
-                else:
-                    self.move(index, self.source(actual, formal.type), ins.location)
-            else:
-                # A literal or a register for a formal in .param space.
-                frame.params[formal.name] = f"{formal.name}{frame.suffix}"
-                index = self.slot(frame.params[formal.name], 0, formal.size * 8)
-                if any(formal is result for result in function.results):
-                    raise Refuse("a call that mixes registers and .param results")
-                self.move(index, self.source(actual, formal.type), ins.location)
-        self.inline(frame)
-        self.stream.append(frame.end)
-        self.ins = ins
-        for actual, formal_name in copies:
-            self.defs = []
-            self.move(self.target(actual), frame.registers[formal_name], ins.location)
-
-    @staticmethod
-    def prototype(operands: Sequence[Operand]) -> str:
-        """Return the name of the prototype of a call through a pointer."""
-        last = operands[-1]
-        return last.name.partition("@")[0] if len(operands) > 1 and isinstance(last, Symbol) else ""
-
-    def enter(
-        self, ins: Instruction, callees: Sequence[Shared], selector: int,
-        results: tuple[Operand, ...], arguments: tuple[Operand, ...],
-    ) -> None:  # fmt: skip
-        """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
-        number = len(self.sites)
-        past, after = f"past#{number}", f"after#{number}"
-        site = Site(after, callees, [self.calls.addresses[one.function.name] for one in callees], self.activation)
-        self.sites.append(site)
-        writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
-        if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
-            raise Refuse("a call through a pointer to functions that return a struct in different pieces")
-        if ins.guard is not None:
-            op = Op(None, "branch", ins.location)
-            op.labels = (past,)
-            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
-            op.uses = (op.guard,)
-            self.stream.append(op)
-        pointer = self.stack_pointer
-        push = Op(lambda machine: machine.stack.push(machine, site, pointer), "plain", ins.location)
-        push.opcode, push.uses, push.defs, push.pointer = "call", (pointer,), (pointer,), 0
-        self.stream.append(push)
-        for callee in callees:
-            for formal, actual in zip(callee.function.parameters, arguments, strict=False):
-                self.bind(callee, formal, actual, ins.location)
-        call = Op(None, "call", ins.location)
-        call.opcode, call.site, call.selector = "call", site, selector
-        call.labels = (*(one.entry for one in callees), after)
-        call.uses = () if selector < 0 else (selector,)
-        self.stream.append(call)
-        self.stream.append(after)
-        pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location)
-        pop.opcode = "call"
-        self.stream.append(pop)
-        for result in results:
-            name = self.param_name(result.name) if isinstance(result, Symbol) else None
-            if name is None:
-                raise Refuse("a call through a pointer, or of a recursive function, that returns in a register")
-            for offset, width in writes:
-                self.move(self.slot(name, offset, width), self.slot(RESULT, offset, width), ins.location)
-        if ins.guard is not None:
-            self.stream.append(past)
-
-    def bind(self, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
-        """Append what gives a shared function's parameter its value."""
-        into = f"{formal.name}{callee.suffix}"
-        name = self.param_name(actual.name) if isinstance(actual, Symbol) else None
-        if name is None:
-            bits = formal.size * 8
-            self.move(self.slot(into, 0, bits), self.source(actual, formal.type), location)
-            return
-        have = dict(self.slots.get(name, {}))
-        for start, bits in callee.reads[formal.name]:
-            target = self.slot(into, start, bits)
-            if (start, bits) in have:
-                self.move(target, have[start, bits], location)
-                continue
-            parts = [
-                (slot, width, (offset - start) * 8)
-                for (offset, width), slot in have.items()
-                if offset < start + bits // 8 and offset + width // 8 > start
-            ]
-            if parts:
-                self.compose(target, bits, parts, location)
-
-    def compose(self, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location) -> None:
-        """Append target = pieces of registers: (register, its bits, to what bit it goes)."""
-
-        def run(machine: Machine) -> None:
-            machine.put(target, composed(machine, bits, parts))
-
-        op = Op(run, "plain", location)
-        op.defs, op.uses = (target,), tuple(slot for slot, _, _ in parts)
-        self.stream.append(op)
-
-    def move(self, target: int, source: int, location: Location) -> None:
-        """Append target = source."""
-
-        def run(machine: Machine) -> None:
-            machine.put(target, machine.registers[source])
-
-        op = Op(run, "plain", location)
-        op.defs, op.uses = (target,), (source,)
-        self.stream.append(op)
-
-
-def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of at most 64 bits from pieces: (register, its bits, to what bit it goes)."""
-    total: Value = np.uint64(0)
-    for slot, width, shift in parts:
-        part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)
-        total = total | (part << np.uint64(shift) if shift >= 0 else part >> np.uint64(-shift))
-    return total.astype(UNSIGNED[bits])

@@ -8,11 +8,41 @@ the call's prototype whose address the module takes anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from cudabench.simulator.errors import PtxError
 from cudabench.simulator.memory import FUNCTION_WINDOW
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.ptx import BITS, Address, Function, Instruction, Module, Symbol, Vector
+from cudabench.simulator.program.code import Block, Op, Refuse
+from cudabench.simulator.program.order import strongly_connected
+from cudabench.simulator.program.ptx import (
+    BITS,
+    Address,
+    Function,
+    Instruction,
+    Location,
+    Module,
+    Operand,
+    Symbol,
+    Vector,
+)
+from cudabench.simulator.values import UNSIGNED, Value
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.builder import Builder
+
+_REFUSED_CALLS = {
+    **dict.fromkeys(
+        ("cudaLaunchDeviceV2", "cudaGetParameterBufferV2", "cudaLaunchDevice", "cudaGetParameterBuffer",
+         "__cudaCDP2LaunchDeviceV2", "__cudaCDP2GetParameterBufferV2", "cudaDeviceSynchronize",
+         "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
+         "cudaEventRecord", "cudaEventDestroy"), "dynamic parallelism"
+    ),
+    **dict.fromkeys(("cudaCGGetIntrinsicHandle", "cudaCGSynchronize"), "grid sync (cooperative groups)"),
+}  # fmt: skip
 
 RESULT = "%result"  # the .param variable that all shared functions return in
 FUNCTION_BYTES = 16  # from one function's address to the next
@@ -41,23 +71,31 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
 
 
 class Target(NamedTuple):
-    """What a call instruction calls: a function's name, or None and the name of a prototype."""
+    """What a call instruction calls: a function's name, or None and the name of a prototype.
+
+    operand: what names it, a register or the function.
+    """
 
     function: str | None
     prototype: str
+    operand: Operand
+    results: tuple[Operand, ...]
+    arguments: tuple[Operand, ...]
 
 
 def target(ins: Instruction, function: Function) -> Target:
     """Return what a call of a function calls."""
-    operands = list(ins.operands)
-    if isinstance(operands[0], Vector):
-        operands.pop(0)
-    name = operands[0].name if isinstance(operands[0], Symbol) else ""
+    first, *operands = ins.operands
+    results: tuple[Operand, ...] = ()
+    if isinstance(first, Vector):
+        results, (first, *operands) = first.items, operands
+    arguments = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+    name = first.name if isinstance(first, Symbol) else ""
     base, at, scope = name.partition("@")
-    if name in function.registers or base.rstrip("0123456789") + at + scope + "<>" in function.registers:
-        last = operands[-1]
-        return Target(None, last.name.partition("@")[0] if len(operands) > 1 and isinstance(last, Symbol) else "")
-    return Target(name, "")
+    if name not in function.registers and base.rstrip("0123456789") + at + scope + "<>" not in function.registers:
+        return Target(name, "", first, results, arguments)
+    last = operands[-1] if operands else None
+    return Target(None, last.name.partition("@")[0] if isinstance(last, Symbol) else "", first, results, arguments)
 
 
 class Calls:
@@ -128,7 +166,7 @@ def _taken(module: Module) -> dict[str, None]:
     return found
 
 
-def _symbols(operands: Sequence[ptx.Operand]) -> Iterator[str]:
+def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
     for operand in operands:
         if isinstance(operand, Symbol):
             yield operand.name
@@ -138,28 +176,11 @@ def _symbols(operands: Sequence[ptx.Operand]) -> Iterator[str]:
 
 def _cycles(root: str, edges: Mapping[str, Sequence[str]]) -> tuple[frozenset[str], list[str]]:
     """Return the functions that a call of theirs may lead back to, and all functions, callees first."""
-    after: list[str] = []
-    seen = {root}
-    work = [(root, iter(edges[root]))]
-    while work:
-        name, ways = work[-1]
-        following = next((way for way in ways if way not in seen), None)
-        if following is None:
-            after.append(name)
-            work.pop()
-        else:
-            seen.add(following)
-            work.append((following, iter(edges[following])))
-    reach: dict[str, set[str]] = {}
-    for name in after:
-        ahead, met = list(edges[name]), set()
-        while ahead:
-            other = ahead.pop()
-            if other not in met:
-                met.add(other)
-                ahead.extend(edges[other])
-        reach[name] = met
-    return frozenset(name for name in after if name in reach[name]), after
+    numbers = {name: number for number, name in enumerate(edges)}
+    names, successors = [*edges], [[numbers[one] for one in edges[name]] for name in edges]
+    parts = strongly_connected([numbers[root]], successors, range(len(names)))
+    back = {number for part in parts for number in part if len(part) > 1 or number in successors[number]}
+    return frozenset(names[number] for number in back), [names[number] for part in parts for number in part]
 
 
 class Shared:
@@ -201,3 +222,224 @@ class Site:
         self.back = -1
         self.saved: tuple[int, ...] = ()
         self.recursive = frame is not None and frame.recursive and any(one.recursive for one in callees)
+
+
+# What a builder does with calls.
+
+
+class Frame:
+    """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
+
+    def __init__(self, function: ptx.Function, suffix: str) -> None:
+        self.function = function
+        self.suffix = suffix
+        self.registers: dict[str, int] = {}
+        self.params: dict[str, str] = {}
+        self.variables = {variable.name: variable for variable in function.variables}
+        self.end = f"end{suffix}"
+
+
+def append_shared(builder: Builder) -> list[str]:
+    """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
+    if not builder.sites:
+        return []
+    builder.stream.append(Op(None, "exit", builder.kernel.location))
+    done: list[str] = []
+    while missing := [one for site in builder.sites for one in site.callees if one.entry not in done]:
+        called = builder.activation = missing[0]
+        frame = Frame(called.function, called.suffix)
+        for formal in called.function.parameters:
+            if formal.space == "":
+                raise PtxError(f"{called.function.name} takes its arguments in registers and cannot be shared.")
+            frame.params[formal.name] = f"{formal.name}{called.suffix}"
+        frame.params.update((result.name, RESULT) for result in called.function.results)
+        builder.stream.append(called.entry)
+        builder.inline(frame)
+        builder.stream.append(frame.end)
+        builder.returns[called.entry] = Op(None, "return", called.function.location, "ret")
+        builder.stream.append(builder.returns[called.entry])
+        done.append(called.entry)
+    for called in builder.shared_functions.values():
+        if called.entry in builder.returns:
+            builder.returns[called.entry].labels = tuple(site.after for site in builder.sites if called in site.callees)
+    return done
+
+
+def functions_first(builder: Builder, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
+    """Return the places of blocks so that each function's come before those of its callers.
+
+    Lanes that are in functions are to come back before those go on that wait for them.
+    """
+    owner = [len(builder.shared_functions)] * len(blocks)
+    for number, called in segments(blocks):
+        owner[number] = called.number
+    found = [0] * len(blocks)
+    for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
+        found[number] = place
+    return found
+
+
+def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
+    """Yield (number of a block, the shared function that it is of)."""
+    starts: dict[int, Shared] = {}
+    for block in blocks:
+        end = block.terminator
+        if end is not None and end.kind == "call" and end.site is not None:
+            starts.update(zip(end.targets, end.site.callees, strict=False))
+    called = None
+    for block in blocks:
+        called = starts.get(block.number, called)
+        if called is not None:
+            yield block.number, called
+
+
+def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
+    """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
+    written = 0
+    for number, called in segments(blocks):
+        if called.recursive:
+            for op in blocks[number].ops:
+                for index in op.defs:
+                    written |= 1 << index
+    for index in (builder.stack_pointer, *builder.slots.get(RESULT, {}).values()):
+        written &= ~(1 << index)
+    for block in blocks:
+        end = block.terminator
+        if end is not None and end.kind == "call" and end.site is not None:
+            site = end.site
+            site.back = end.targets[-1]
+            if site.recursive:
+                needed = blocks[site.back].live & written
+                site.saved = (
+                    *(index for index in range(len(builder.widths)) if needed >> index & 1), builder.stack_pointer
+                )  # fmt: skip
+
+
+def call(builder: Builder, ins: Instruction) -> None:
+    """Append a call: the callee's ops with its parameters bound."""
+    called = target(ins, builder.frame.function)
+    name, results, arguments = called.function, called.results, called.arguments
+    if name is None:
+        candidates = builder.calls.candidates(builder.frame.function, called.prototype)
+        callees = [builder.shared_functions[one.name] for one in candidates]
+        enter(builder, ins, callees, builder.source(called.operand, "b64"), results, arguments)
+        return
+    if name in _REFUSED_CALLS:
+        raise Refuse(_REFUSED_CALLS[name])
+    function = builder.module.functions.get(name)
+    if name in builder.opcodes.syscalls and (function is None or function.body is None):
+        builder.finish(ins, builder.opcodes.syscalls[name](builder, results, arguments))
+        return
+    if function is None or function.body is None:
+        raise Refuse(f"a call of {name}, which has no body in this PTX")
+    if name in builder.calls.recursive:
+        enter(builder, ins, [builder.shared_functions[name]], -1, results, arguments)
+        return
+    builder.frames += 1
+    frame = Frame(function, f"~{builder.frames}")
+    builder.skip(ins, frame.end)
+    for formal, actual in (
+        *zip(function.parameters, arguments, strict=True),
+        *zip(function.results, results, strict=True),
+    ):
+        if formal.space == "":
+            raise Refuse(f"a call of {name}, whose parameters are registers")
+        shared = builder.param_name(actual.name) if isinstance(actual, Symbol) else None
+        if shared is None:  # a literal or a register
+            if any(formal is result for result in function.results):
+                raise Refuse("a call that returns in a register")
+            shared = f"{formal.name}{frame.suffix}"
+            move(builder, builder.slot(shared, 0, formal.size * 8), builder.source(actual, formal.type), ins.location)
+        frame.params[formal.name] = shared
+    builder.inline(frame)
+    builder.stream.append(frame.end)
+    builder.ins = ins
+
+
+def enter(
+    builder: Builder, ins: Instruction, callees: Sequence[Shared], selector: int,
+    results: tuple[Operand, ...], arguments: tuple[Operand, ...],
+) -> None:  # fmt: skip
+    """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
+    number = len(builder.sites)
+    past, after = f"past#{number}", f"after#{number}"
+    site = Site(after, callees, [builder.calls.addresses[one.function.name] for one in callees], builder.activation)
+    builder.sites.append(site)
+    writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
+    if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
+        raise Refuse("a call through a pointer to functions that return a struct in different pieces")
+    builder.skip(ins, past)
+    pointer = builder.stack_pointer
+
+    def push(machine: Machine) -> None:
+        machine.stack.push(machine, site, pointer)
+
+    builder.stream.append(Op(push, "plain", ins.location, "call", uses=(pointer,), defs=(pointer,), pointer=0))
+    for callee in callees:
+        for formal, actual in zip(callee.function.parameters, arguments, strict=False):
+            bind(builder, callee, formal, actual, ins.location)
+    call = Op(None, "call", ins.location, "call", site=site, selector=selector)
+    call.labels = (*(one.entry for one in callees), after)
+    call.uses = () if selector < 0 else (selector,)
+    pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location, "call")
+    builder.stream += [call, after, pop]
+    for result in results:
+        name = builder.param_name(result.name) if isinstance(result, Symbol) else None
+        if name is None:
+            raise Refuse("a call through a pointer, or of a recursive function, that returns in a register")
+        for offset, width in writes:
+            move(builder, builder.slot(name, offset, width), builder.slot(RESULT, offset, width), ins.location)
+    if ins.guard is not None:
+        builder.stream.append(past)
+
+
+def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
+    """Append what gives a shared function's parameter its value."""
+    into = f"{formal.name}{callee.suffix}"
+    name = builder.param_name(actual.name) if isinstance(actual, Symbol) else None
+    if name is None:
+        bits = formal.size * 8
+        move(builder, builder.slot(into, 0, bits), builder.source(actual, formal.type), location)
+        return
+    have = dict(builder.slots.get(name, {}))
+    for start, bits in callee.reads[formal.name]:
+        target = builder.slot(into, start, bits)
+        if (start, bits) in have:
+            move(builder, target, have[start, bits], location)
+            continue
+        parts = [
+            (slot, width, (offset - start) * 8)
+            for (offset, width), slot in have.items()
+            if offset < start + bits // 8 and offset + width // 8 > start
+        ]
+        if parts:
+            compose(builder, target, bits, parts, location)
+
+
+def compose(
+    builder: Builder, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location
+) -> None:
+    """Append target = pieces of registers: (register, its bits, to what bit it goes)."""
+
+    def run(machine: Machine) -> None:
+        machine.put(target, composed(machine, bits, parts))
+
+    builder.stream.append(Op(run, "plain", location, defs=(target,), uses=tuple(slot for slot, _, _ in parts)))
+
+
+def move(builder: Builder, target: int, source: int, location: Location) -> None:
+    """Append target = source."""
+
+    def run(machine: Machine) -> None:
+        machine.put(target, machine.registers[source])
+
+    builder.stream.append(Op(run, "plain", location, defs=(target,), uses=(source,)))
+
+
+def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
+    """Return a value of at most 64 bits from pieces: (register, its bits, to what bit it goes)."""
+    total: Value = np.uint64(0)
+    for slot, width, shift in parts:
+        part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)
+        total = total | (part << np.uint64(shift) if shift >= 0 else part >> np.uint64(-shift))
+    return total.astype(UNSIGNED[bits])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.debug_info import Variable
-from cudabench.simulator.program.ptx import (
-    Location,
-)
+from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Array, Value
 
 if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.calls import Site
 
@@ -67,6 +66,7 @@ class Barrier:
         return machine.first_value(self.number), None if self.count is None else machine.first_value(self.count)
 
 
+@dataclass(slots=True, eq=False)
 class Op:
     """One decoded instruction: `run(machine)` and what the scheduler has to know about it.
 
@@ -79,32 +79,38 @@ class Op:
     behind the call.
     """
 
-    __slots__ = (
-        "address", "barrier", "defs", "function", "guard", "inverted", "kind", "labels", "line", "members", "offset",
-        "opcode", "pointer", "run", "selector", "site", "targets", "uses",
-    )  # fmt: skip
+    run: Run | None
+    kind: Kind
+    line: Location
+    opcode: str = ""
+    guard: int = -1
+    inverted: bool = False
+    defs: tuple[int, ...] = ()
+    uses: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    targets: tuple[int, ...] = ()
+    selector: int = -1
+    address: int = -1
+    offset: int = 0
+    barrier: Barrier | None = None
+    members: Callable[[Machine], Array | None] | None = None
+    function: str = ""
+    pointer: int | None = None
+    site: Site | None = None
 
-    def __init__(self, run: Run | None, kind: Kind, line: Location) -> None:
-        self.run = run
-        self.kind = kind
-        self.line = line
-        self.opcode = ""
-        self.guard = -1
-        self.inverted = False
-        self.defs: tuple[int, ...] = ()
-        self.uses: tuple[int, ...] = ()
-        self.labels: tuple[str, ...] = ()
-        self.targets: tuple[int, ...] = ()
-        self.selector = -1
-        self.address = -1
-        self.offset = 0
-        self.barrier: Barrier | None = None
-        self.members: Callable[[Machine], Array | None] | None = None
-        self.function = ""
-        self.pointer: int | None = None
-        self.site: Site | None = None
+    def before(self, note: Run) -> None:
+        """Let something be noted each time before it runs."""
+        run = self.run
+        assert run is not None
+
+        def noting(machine: Machine) -> None:
+            note(machine)
+            run(machine)
+
+        self.run = noting
 
 
+@dataclass(slots=True, eq=False)
 class Block:
     """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes.
 
@@ -113,44 +119,28 @@ class Block:
     blocks run (see `order.rank`).
     """
 
-    __slots__ = ("lines", "live", "number", "ops", "rank", "runs", "simple", "successors", "terminator", "weight")
+    number: int
+    ops: list[Op] = field(default_factory=list)
+    terminator: Op | None = None
+    successors: tuple[int, ...] = ()
+    live: int = 0
+    simple: bool = True
+    runs: list[Run] = field(default_factory=list)
+    weight: int = 0
+    rank: int = -1
+    lines: frozenset[int] = frozenset()
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.ops: list[Op] = []
-        self.terminator: Op | None = None
-        self.successors: tuple[int, ...] = ()
-        self.live = 0
-        self.simple = True
-        self.runs: list[Run] = []
-        self.weight = 0
-        self.rank = number
-        self.lines: frozenset[int] = frozenset()
+    @property
+    def every(self) -> list[Op]:
+        """The ops, with the one at the end."""
+        return self.ops if self.terminator is None else [*self.ops, self.terminator]
 
-
-class Bounded(Protocol):
-    """A memory instruction that may be known to stay in one array: bytes (start, end) of a thread's local memory, or of
-    a block's shared memory. size: the bytes of a lane's access. variable: the local array, where it has a name."""
-
-    size: int
-    variable: Variable | None
-    bounds: tuple[int, int] | None
-    shared_bounds: tuple[int, int] | None
+    def decoded(self) -> None:
+        """Note anew what runs the ops."""
+        self.runs = [op.run for op in self.ops if op.run is not None]
 
 
-class Cached(Protocol):
-    """An access that may be a load through the read-only cache."""
-
-    cached: CachedAs
-
-
-class Load(Protocol):
-    """A load that may be the first guess of a compare-and-swap, which a race can only make a bad guess."""
-
-    guess: bool
-
-
-BoundedAccess = tuple[Bounded, int]  # and the register of its address
+BoundedAccess = tuple["MemoryOp", int]  # that may stay in one array, and the register of its address
 
 
 class MemoryInstruction(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
@@ -12,16 +13,14 @@ from cudabench.simulator.program.code import (
     SYMBOL_BIT,
     Block,
     BoundedAccess,
-    Cached,
-    Load,
     Op,
-    Run,
 )
 from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
 if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
@@ -63,9 +62,9 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
         elif end.kind == "exit":
             block.successors = () if end.guard < 0 else following
         block.weight = len(block.ops) + (end is not None)
-        block.lines = frozenset(op.line.ptx_line for op in (*block.ops, *(() if end is None else (end,))))
+        block.lines = frozenset(op.line.ptx_line for op in block.every)
         block.simple = all(op.guard < 0 for op in block.ops)
-        block.runs = [op.run for op in block.ops if op.run is not None]
+        block.decoded()
     return blocks
 
 
@@ -81,7 +80,7 @@ def find_live_registers(blocks: list[Block]) -> None:
     reads, kills = [], []
     for block in blocks:
         read = kill = 0
-        for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
+        for op in block.every:
             for index in op.uses:
                 if not kill >> index & 1:
                     read |= 1 << index
@@ -114,32 +113,34 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
     if not undefined:
         return
     ops = [op for block in blocks for op in block.ops]
-    before = 0
-    while len(undefined) > before:
-        before = len(undefined)
-        for op in ops:
-            if op.opcode in _COPIES and not undefined.isdisjoint(op.uses):
-                undefined.update(op.defs)
+    undefined = closure(undefined, [(op.uses, op.defs) for op in ops if op.opcode in _COPIES])
     for op in ops:
         read = tuple(sorted(undefined.intersection(op.uses)))
         if read and op.opcode not in _COPIES and op.run is not None:
-            op.run = _watched(op.run, read, op.line)
+            op.before(partial(_look, read, op.line))
     for block in blocks:
-        block.runs = [op.run for op in block.ops if op.run is not None]
+        block.decoded()
+
+
+def closure(found: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
+    """Return registers with all that steps lead to: from any of the first ones to all of the others."""
+    found = set(found)
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for near, far in steps:
+            if not found.isdisjoint(near):
+                found.update(far)
+    return found
 
 
 _COPIES = frozenset(("mov", "selp"))
 
 
-def _watched(run: Run, read: tuple[int, ...], line: Location) -> Run:
-    """Return what runs an op and notes where a register that it reads was never written."""
-
-    def watched(machine: Machine) -> None:
-        for index in read:
-            machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
-        run(machine)
-
-    return watched
+def _look(read: tuple[int, ...], line: Location, machine: Machine) -> None:
+    """Note where a register that an op reads was never written."""
+    for index in read:
+        machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
 
 
 def points_to(
@@ -232,7 +233,7 @@ def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
     return total
 
 
-def mark_cached(found: Sequence[int], cached: Iterable[tuple[Cached, int]], written: int) -> int:
+def mark_cached(found: Sequence[int], cached: Iterable[tuple[MemoryOp, int]], written: int) -> int:
     """Return what the kernel's loads through the read-only cache may point to; mark those by a pointer through which
     the kernel writes as well: no compiler chooses them by itself.
 
@@ -250,24 +251,18 @@ def mark_cached(found: Sequence[int], cached: Iterable[tuple[Cached, int]], writ
 def mark_guesses(
     stream: Sequence[Op | str],
     found: Sequence[int],
-    loads: Iterable[tuple[Load, int, Sequence[int]]],
+    loads: Iterable[tuple[MemoryOp, int, Sequence[int]]],
     swaps: Iterable[tuple[int, int]],
 ) -> None:
     """Mark the loads whose value a compare-and-swap of the same memory expects: `old = *p; do ... atomicCAS(p, old`.
 
     found: what registers point to; loads, swaps: as `Builder` collects them.
     """
+    # A call's parameters and results are registers here, for all that `ld` and `st` move them.
+    ops = (op for op in stream if not isinstance(op, str) and (op.opcode not in _MEMORY or op.address < 0))
+    steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:
-        known = {expected}
-        before = 0
-        while len(known) > before:
-            before = len(known)
-            for op in stream:
-                if isinstance(op, str) or known.isdisjoint(op.defs):
-                    continue
-                # A call's parameters and results are registers here, for all that `ld` and `st` move them.
-                if op.opcode not in _MEMORY or op.address < 0:
-                    known.update(op.uses)
+        known = closure((expected,), steps)
         for access, address, targets in loads:
             same = found[address] & found[place] or not (found[address] or found[place])
             access.guess |= bool(same) and not known.isdisjoint(targets)

@@ -16,25 +16,18 @@ it does not poll: there threads wait for each other at the barrier.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from cudabench.simulator.program.code import AccessKind, Block, Op, Run
+from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.flow import Slot, closure
 from cudabench.simulator.program.order import DEEPEST, strongly_connected, ways
 
 if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
-    from cudabench.simulator.program.flow import Slot
 
 
-class Poll(Protocol):
-    """A load or an atomic that may poll."""
-
-    kind: AccessKind
-    numbers: dict[str, int]
-    polls: bool
-
-
-StrongLoad = tuple[Op, Poll]
+StrongLoad = tuple[Op, "MemoryOp"]
 
 
 class Places:
@@ -88,7 +81,7 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
             op.run = _polling(op.run)
     for block in blocks:
         if not found.keys().isdisjoint(map(id, block.ops)):
-            block.runs = [op.run for op in block.ops if op.run is not None]
+            block.decoded()
     return any(strong[one].kind == "atomic" for one in found)
 
 
@@ -132,9 +125,7 @@ class Loop:
         self.places = places
         self.ops: list[tuple[Op, int, tuple[int, ...], tuple[int, ...]]] = []  # with block, what is read and written
         for number in sorted(members):
-            block = blocks[number]
-            for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
-                self.ops.append((op, number, *places.of(op)))
+            self.ops += [(op, number, *places.of(op)) for op in blocks[number].every]
         self.steady = Steady(self.ops, strong)
 
     def decisive(self) -> set[int]:
@@ -152,14 +143,7 @@ class Loop:
             reached = [self._reach(one) for one in successors]
             for one in frozenset.union(*reached) - frozenset.intersection(*reached):
                 guards.setdefault(one, set()).update(decides)
-        before = -1
-        while len(found) != before:
-            before = len(found)
-            for _, number, read, written in reversed(self.ops):
-                if not found.isdisjoint(written):
-                    found.update(read)
-                    found.update(guards.get(number, ()))
-        return found
+        return closure(found, [(written, (*read, *guards.get(at, ()))) for _, at, read, written in self.ops[::-1]])
 
     def _reach(self, start: int) -> frozenset[int]:
         """Return the blocks that lanes pass on from a block on until the loop's next turn."""

@@ -47,9 +47,6 @@ class Kernel:
         """Whether the kernel uses dynamic shared memory."""
         return bool(self._program.code(self.name).dynamic)
 
-    def __repr__(self) -> str:
-        return f"Kernel({self.name!r}, {len(self.parameters)} parameters)"
-
 
 class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
@@ -119,10 +116,7 @@ class Program:
 
         Raises KeyError for an unknown name.
         """
-        for found, _, data in self._storage:
-            if found == name:
-                return data
-        raise KeyError(name)
+        return {found: data for found, _, data in self._storage}[name]
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
@@ -142,8 +136,7 @@ class Program:
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
         blocks = self.code(kernel).blocks
-        ops = (op for block in blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ())))
-        return tuple(sorted({op.line.ptx_line for op in ops} - {0}))
+        return tuple(sorted(frozenset[int]().union(*(block.lines for block in blocks)) - {0}))
 
     def unsupported(self, kernel: str) -> tuple[Unsupported, ...]:
         """Return every feature that a kernel uses and the simulator lacks, in the order of the source."""

@@ -174,14 +174,8 @@ _BODY = re.compile(
     r"\s*(?:(?P<loc>\.loc\s[^\n]*)|(?P<skip>\.pragma[^;]*;|\.file\s[^\n]*|\.section[^{]*\{[^}]*\})"
     r"|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)|(?P<brace>[{}])|(?P<statement>[^;]*);)"
 )
-_VARIABLE = re.compile(
-    r"\s*(?P<words>(?:\.[\w:]+(?:\([^)]*\))?\s*(?:(?<=\.align)\s*\d+\s*|(?<=\.align )\s*\d+\s*)?|\d+\s+)*)"
-    r"(?P<name>[%\w$]+)(?P<dims>(?:\s*\[[^\]]*\])*)\s*(?:=\s*(?P<init>.*))?$",
-    re.S,
-)
 _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
 _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S)
-_NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
 # Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
@@ -401,9 +395,6 @@ class _Parser:
         self.tables: dict[str, tuple[str, ...]] = {}
         self.prototypes: dict[str, Prototype] = {}
         self.location = Location(0, 0)
-        for variable in (*parameters, *results):
-            if variable.space == "":
-                self.registers[variable.name] = variable.type
         start = self.location
         if body is not None:
             code, start = self.body(body, first)

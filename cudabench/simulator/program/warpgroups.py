@@ -8,11 +8,10 @@ wgmma.fence. Where in the code that is so is known without running it; a report 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-
-from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.code import Block, Op
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -59,9 +58,9 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
         _through(blocks[number], state, steps, found)
         for op, kind, text in found:
             if op.run is not None:
-                op.run = _reporting(op, op.run, kind, text)
+                op.before(partial(_report, op, kind, text))
         if found:
-            blocks[number].runs = [op.run for op in blocks[number].ops if op.run is not None]
+            blocks[number].decoded()
 
 
 def _merged(one: State, other: State) -> State:
@@ -119,15 +118,6 @@ def _plain(op: Op, results: dict[int, int], operands: dict[int, int], found: lis
         operands.pop(index, None)
 
 
-def _reporting(op: Op, run: Run, kind: str, text: str) -> Run:
-    """Return what runs an op and records its fault."""
-
-    def reporting(machine: Machine) -> None:
-        chunk = machine.chunk
-        place = int(np.argmax(machine.lanes()))
-        block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
-        count = int(np.count_nonzero(machine.lanes()))
-        machine.hazards.add(kind, op.line, count, block, thread, f"thread {thread} of block {block} {text}.")
-        run(machine)
-
-    return reporting
+def _report(op: Op, kind: str, text: str, machine: Machine) -> None:
+    """Record the fault of an op."""
+    machine.hazards.report(machine, kind, op.line, machine.lanes(), text)

@@ -1,0 +1,62 @@
+"""What special registers hold (PTX ISA 10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.simulator import clusters
+from cudabench.simulator.program.code import GRID_BARRIER
+from cudabench.simulator.values import Affine, Value
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
+def special(machine: Machine, name: str) -> Value:
+    """Return the value of a special register for all lanes of the chunk."""
+    chunk = machine.chunk
+    base, _, axis = name.partition(".")
+    place = "xyz".find(axis) if axis else 0
+    unit = [0] * 6
+    if base == "%tid":
+        unit[place] = 1
+        high = chunk.block[place] - 1
+        return Affine(0, tuple(unit), 0, high) if high else Affine(0)  # type: ignore[arg-type]
+    if base == "%ctaid":
+        turned = chunk.turned[place]
+        unit[3 + place] = -1 if turned else 1
+        first, last = chunk.origin[place], chunk.origin[place] + chunk.extent[place] - 1
+        return Affine(last if turned else first, tuple(unit), first, last) if last > first else Affine(first)  # type: ignore[arg-type]
+    if base in ("%ntid", "%nctaid"):
+        return Affine((chunk.block if base == "%ntid" else chunk.grid)[place])
+    dims = machine.plan.cluster or (1, 1, 1)
+    uniform = {
+        "%nwarpid": chunk.warps, "WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0,
+        "%dynamic_smem_size": machine.dynamic_shared, "%total_smem_size": machine.shared_size,
+        GRID_BARRIER[0]: machine.grid_barrier >> 32, GRID_BARRIER[1]: machine.grid_barrier & 0xFFFFFFFF,
+        "%cluster_nctaid": dims[place], "%cluster_nctarank": dims[0] * dims[1] * dims[2],
+        "%nclusterid": chunk.grid[place] // dims[place],
+    }  # fmt: skip
+    if base in uniform:
+        return Affine(uniform[base])
+    if base == "%is_explicit_cluster":
+        return machine.plan.cluster is not None
+    if base == "%cluster_ctarank":
+        found = clusters.members(machine)
+        return Affine(0) if found is None else found.rank.reshape(-1, 1).astype(np.uint32)
+    if base in ("%clusterid", "%cluster_ctaid"):
+        block = chunk.block_indices()[place].reshape(-1, 1)
+        return (block // dims[place] if base == "%clusterid" else block % dims[place]).astype(np.uint32)
+    number = np.arange(chunk.threads, dtype=np.uint32).reshape(1, -1)
+    if name == "%warpid":
+        return number >> np.uint32(5)
+    lane = number & np.uint32(31)
+    one = np.left_shift(np.uint32(1), lane)
+    below = one - np.uint32(1)
+    lanes = {
+        "%laneid": lane, "%lanemask_eq": one, "%lanemask_lt": below, "%lanemask_le": one | below,
+        "%lanemask_gt": ~(one | below), "%lanemask_ge": ~below,
+    }  # fmt: skip
+    return lanes[name]
