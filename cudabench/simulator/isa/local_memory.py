@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.count.counters import NOWHERE, sectors, spread
 from cudabench.simulator.count.patterns import NEIGHBOURS
-from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put
+from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 
 def _local_address(address: Affine | Array, chunk: Chunk, offsets: Array) -> Array:
@@ -42,10 +40,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
                 machine.counters.merged[number] += machine.warps
             return place, machine.mask
     lanes = Lanes(machine, address, offset)
-    low, high, bits = lanes.extremes()
-    if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
-        machine, access, lanes, least, most, access.size
-    ):
+    if not bounded(machine, access, lanes, least, most):
         return None
     mask = lanes.exact(machine)
     shift, size = machine.counters.issued.get(number, (0, access.size))
