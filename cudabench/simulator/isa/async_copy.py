@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.isa.access import MemoryOp
-from cudabench.simulator.isa.bulk import build_bulk
+from cudabench.simulator.isa.bulk_copies import build_copy
 from cudabench.simulator.isa.global_memory import load_global
 from cudabench.simulator.isa.mbarrier import build_copies_arrive
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.shared_memory import store_shared
+from cudabench.simulator.isa.tensor_copies import build_tensor
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction
 from cudabench.simulator.values import UNSIGNED, Affine, Value, as_array
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
-
 WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
 
 
 @instruction("cp")
-def build_cp(builder: Builder, ins: Instruction) -> Run | Op | None:
+def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
     """Build cp.async with its commit and wait, and cp.async.bulk."""
     words = ins.modifiers
     if "bulk" in words:
-        return build_bulk(builder, ins)
+        if {"commit_group", "wait_group", "prefetch"} & set(words):
+            return None  # every bulk copy has ended
+        return (build_tensor if "tensor" in words else build_copy)(builder, ins)
     if "mbarrier" in words:
         return build_copies_arrive(builder, ins)
     if words[0] != "async":
