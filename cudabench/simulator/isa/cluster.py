@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
 from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import UNSIGNED, as_array, canonical
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 
 @instruction("mapa")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +10,11 @@ from cudabench.simulator.clusters import ClusterBarrier
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.warp import build_warp_sync
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Barrier, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
 from cudabench.simulator.values import BOOL, Array, as_array, broadcast, truth
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 
 @instruction("bra")

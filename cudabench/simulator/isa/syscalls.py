@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.errors import KernelAssert
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.opcodes import SYSCALLS
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, as_array, broadcast, canonical
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 MAX_STRING = 1 << 16

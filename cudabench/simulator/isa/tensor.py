@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.fp8 import FORMATS
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.warp import by_warp
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
-from cudabench.simulator.program.ptx import Instruction, Operand, Vector
+from cudabench.simulator.program.ptx import Instruction, Operand
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array, as_array
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
 
 _FP8 = ("e4m3", "e5m2")
 _SHAPES = {  # by the type of A
@@ -171,20 +168,20 @@ def multiply(
 
     def fragment(operand: Operand, matrix: str, type_: str) -> tuple[tuple[Operand, ...], int]:
         """Return a fragment's registers and how many elements they hold."""
-        items = operand.items if isinstance(operand, Vector) else (operand,)
+        registers = items(operand)
         bits = ELEMENT_BITS[type_]
         elements = places(matrix, shape, bits)[0].shape[1]
-        count = len(items) * max(1, 32 // bits)
+        count = len(registers) * max(1, 32 // bits)
         if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
             raise refuse(ins)
-        return items, count
+        return registers, count
 
     sources, gather, reads = {}, {}, {}
     for matrix, operand, type_ in zip("abc", ins.operands[1:4], (type_a, type_b, inner), strict=True):
-        items, count = fragment(operand, matrix, type_)
+        registers, count = fragment(operand, matrix, type_)
         reads[matrix] = DTYPES[type_] if type_ in ("f64", "f32", "s32") else UNSIGNED[32]
         named = "f64" if type_ == "f64" else type_ if type_ in ("f32", "s32") else "b32"
-        sources[matrix] = [builder.source(item, named) for item in items]
+        sources[matrix] = [builder.source(item, named) for item in registers]
         gather[matrix] = gathering(matrix, shape, ELEMENT_BITS[type_], count)
     targets = [builder.target(item) for item in fragment(ins.operands[0], "c", outer)[0]]
     row, column = places("c", shape, ELEMENT_BITS[outer])

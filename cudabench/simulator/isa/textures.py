@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
@@ -35,9 +36,6 @@ from cudabench.simulator.values import (
     canonical,
     different,
 )
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 # Coordinates by geometry, and whether a layer stands before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -62,12 +60,11 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
     if not isinstance(operand, Vector) or len(operand.items) != 2:
         raise Refuse(f"textures with separate samplers ({ins.text})")
     count, layered = _GEOMETRY[geometry]
-    place = operand.items[1]
-    items = list(place.items if isinstance(place, Vector) else (place,))
-    layer = builder.source(items.pop(0), "u32") if layered else None
-    return Fetch(
-        builder.source(operand.items[0], "b64"), layer, tuple(builder.source(item, type_) for item in items[:count])
-    )
+    handle, place = operand.items
+    coordinates = list(items(place))
+    layer = builder.source(coordinates.pop(0), "u32") if layered else None
+    found = tuple(builder.source(item, type_) for item in coordinates[:count])
+    return Fetch(builder.source(handle, "b64"), layer, found)
 
 
 def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Texture, Array]]:
@@ -286,10 +283,6 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
         machine.put(target, value)
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 def _destination(builder: Builder, operand: Operand) -> tuple[list[int], int | None]:
     """Return the registers of the channels, and of the predicate that tells whether all texels are there, which they
     are: no array here is sparse."""
@@ -297,7 +290,7 @@ def _destination(builder: Builder, operand: Operand) -> tuple[list[int], int | N
     if isinstance(operand, Pair):
         resident = builder.target(operand.second)
         operand = operand.first
-    return [builder.target(item) for item in _items(operand)], resident
+    return [builder.target(item) for item in items(operand)], resident
 
 
 def _types(ins: Instruction, operands: int) -> tuple[str, str]:
@@ -527,7 +520,7 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
     mode, count, dtype, _ = _surface(builder, ins)
     builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
     fetch = _fetch(builder, ins, ins.operands[1], "s32")
-    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    targets = [builder.target(item) for item in items(ins.operands[0])]
     widths = [max(16, builder.width(target)) for target in targets]
     access = _access(builder, "load", dtype, count)
 
@@ -549,7 +542,7 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
     mode, count, dtype, type_ = _surface(builder, ins)
     builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
     fetch = _fetch(builder, ins, ins.operands[0], "s32")
-    sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
+    sources = [builder.source(item, type_) for item in items(ins.operands[1])]
     access = _access(builder, "store", dtype, count)
     builder.write_addresses.append(fetch.handle)
 

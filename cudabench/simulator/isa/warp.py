@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.check.members import examine, function_name
 from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import Instruction, Location, Operand, Pair
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, broadcast, canonical, truth
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
 
 _U32 = UNSIGNED[32]
 POISON = np.uint32(0xFFFFFFFF)  # NaN as a float

@@ -9,13 +9,13 @@ first product.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.isa import accumulate
 from cudabench.simulator.isa.access import MemoryOp
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.tensor import (
     ELEMENT_BITS,
     Shape,
@@ -28,14 +28,12 @@ from cudabench.simulator.isa.tensor import (
     unpacked,
 )
 from cudabench.simulator.isa.warp import active
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Vector
 from cudabench.simulator.program.warpgroups import Step
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, broadcast, different
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 _FP8 = ("e4m3", "e5m2")
 _DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*_FP8, "s8", "u8"), 32), "b1": 256}
@@ -205,7 +203,7 @@ def build_wgmma(builder: Builder, ins: Instruction) -> Op:
 
 
 def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_a: str, type_b: str) -> Op:
-    into, first, second, *rest = ins.operands
+    _, first, second, *rest = ins.operands
     from_registers = isinstance(first, Vector)
     signs, turned = [1, 1], [False, False]
     add: tuple[int, bool] | bool = True
@@ -225,17 +223,17 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
         gather_a = gathering("a", shape, ELEMENT_BITS[type_a], len(fragment) * 32 // ELEMENT_BITS[type_a])
     else:
         matrix_a = Matrix(builder, first, _GROUP * _ROWS, shape.k, type_a, turned[0])
-    items = into.items if isinstance(into, Vector) else (into,)
+    into = items(ins.operands[0])
     inner_dtype = DTYPES[outer] if outer in ("f32", "s32") else UNSIGNED[32]
     named = outer if outer in ("f32", "s32") else "b32"
     packed = 32 // ELEMENT_BITS[outer]
-    if len(items) * packed != shape.n // 2:
+    if len(into) * packed != shape.n // 2:
         raise refuse(ins)
-    sources = [builder.source(item, named) for item in items] if add is not False else []
-    targets = [builder.target(item) for item in items]
+    sources = [builder.source(item, named) for item in into] if add is not False else []
+    targets = [builder.target(item) for item in into]
     row, column = places("c", shape, ELEMENT_BITS[outer])
     scatter = row * shape.n + column
-    gather = gathering("c", shape, ELEMENT_BITS[outer], len(items) * packed)
+    gather = gathering("c", shape, ELEMENT_BITS[outer], len(into) * packed)
 
     def sums(machine: Machine, warps: Array) -> Array:
         """Return C (blocks or 1, warps, 16, n)."""
