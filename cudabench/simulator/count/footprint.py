@@ -28,17 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.count.banks import BANKS, WORD
+from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
     from cudabench.simulator.program.code import MemoryInstruction
 
-SECTOR_SHIFT = 5
-SECTOR = 1 << SECTOR_SHIFT
-LINE_SHIFT = 7
 LINES_AT_A_TIME = 4
-SLOT_BITS = 40
 FOLLOWED = 16  # blocks of a launch that are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)

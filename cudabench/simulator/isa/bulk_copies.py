@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator.clusters import members, resolve
+from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.isa import mbarrier
 from cudabench.simulator.isa.access import MemoryOp, read_only
 from cudabench.simulator.isa.atomics import combination
@@ -25,7 +26,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand
 from cudabench.simulator.tensor_maps import CHUNK
 from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Array, broadcast
 
-SECTOR, WAVEFRONT = 32, 128
+WAVEFRONT = 128
 Lane = tuple[int, int]  # block, thread
 Spot = tuple[Any, int]  # a block's row and an offset in its shared memory, or a region and an address
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.count.counters import NOWHERE, sectors, spread
+from cudabench.simulator.count.counters import NOWHERE
 from cudabench.simulator.count.patterns import NEIGHBOURS
+from cudabench.simulator.count.requests import sectors, spread
 from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
