@@ -19,6 +19,7 @@ import numpy as np
 
 from cudabench.simulator.count import banks
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
+from cudabench.simulator.count.requests import changes
 from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
@@ -131,9 +132,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
         times, places, rows = times[there], places[there], rows[there]
     if not len(rows):
         return 0, 0
-    other = np.ones(len(rows), dtype=bool)
-    other[1:] = (places[1:] != places[:-1]) | (rows[1:] != rows[:-1])
-    most = np.maximum.reduceat(times, np.flatnonzero(other))
+    most = np.maximum.reduceat(times, np.flatnonzero(changes(places, rows)))
     different = np.bincount(rows)
     ideal = -(-different * size // SECTOR)
     return int(most.sum()), int(ideal.sum())

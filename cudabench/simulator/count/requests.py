@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -56,6 +58,13 @@ def _warps(mask: Array, chunk: Chunk) -> int:
 
 def _lanes(mask: Array, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
+
+
+def changes(*columns: Array) -> Array:
+    """Return which rows of some columns differ from the row before; the first does."""
+    found = np.ones(len(columns[0]), np.bool_)
+    found[1:] = reduce(or_, (column[1:] != column[:-1] for column in columns))
+    return found
 
 
 def distinct(rows: Array) -> Array:
