@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -60,10 +58,12 @@ def _lanes(mask: Array, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
-def changes(*columns: Array) -> Array:
+def changes(first: Array, *others: Array) -> Array:
     """Return which rows of some columns differ from the row before; the first does."""
-    found = np.ones(len(columns[0]), np.bool_)
-    found[1:] = reduce(or_, (column[1:] != column[:-1] for column in columns))
+    found = np.ones(len(first), np.bool_)
+    np.not_equal(first[1:], first[:-1], out=found[1:])
+    for column in others:
+        found[1:] |= column[1:] != column[:-1]
     return found
 
 
@@ -158,6 +158,6 @@ def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
     """Return addresses and mask broadcast to a common shape of whole warps, and how often each row stands for."""
-    times = repeats(address, mask, chunk)
-    shape = (chunk.blocks // times, chunk.threads)
-    return broadcast(address, shape), None if mask is None else broadcast(mask, shape), times
+    blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
+    shape = (blocks, chunk.threads)
+    return broadcast(address, shape), None if mask is None else broadcast(mask, shape), chunk.blocks // blocks

@@ -248,6 +248,8 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 
         return run_halves
     compare, third = comparison(builder, ins, type_), _third(builder, ins)
+    if complement is None and len(ins.operands) == 3:
+        return lambda machine: machine.put(target, compare(machine))
 
     def run(machine: Machine) -> None:
         found = compare(machine)
