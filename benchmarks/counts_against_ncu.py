@@ -42,11 +42,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cudabench import operations, simulator  # noqa: E402
+from cudabench.compile import cubin, nvdisasm  # noqa: E402
 from cudabench.explain import executed, machine_code, merged, moved  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
-from cudabench.toolchain import cubin, nvdisasm  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -254,10 +254,10 @@ class Image:
 
 def compiled(image: Any, known: dict[Any, Image]) -> Image:
     """Return a launch's image compiled; each is compiled once."""
+    from cudabench.compile.compiler import compile_cubin
     from cudabench.devices.sim import SimDevice
     from cudabench.source.choose_kernel import find_kernel as find
     from cudabench.source.files import read_file as read
-    from cudabench.toolchain.compiler import compile_cubin
 
     key = str(image) if isinstance(image, Path) else (image.source, tuple(image.defines.items()))
     if key not in known:

@@ -24,10 +24,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cudabench import operations
-from cudabench.cards.fleet import Card, Fleet, Load
 from cudabench.devices import probe
+from cudabench.records.file import ResultsFile, document_text
+from cudabench.records.fleet import Card, Fleet, Load
 from cudabench.records.results import DeviceInfo, Result, Timing, Verification
-from cudabench.results.file import ResultsFile, document_text
 
 KERNELS = 13
 NOISE = 0.005

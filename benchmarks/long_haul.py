@@ -50,7 +50,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
 
-from cudabench.outputs import check_target, write_whole
+from cudabench.system.outputs import check_target, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 N = 1 << 20

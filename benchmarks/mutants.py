@@ -41,7 +41,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
 
-from cudabench import confined, operations
+from cudabench import operations
+from cudabench.compile import nvrtc
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
@@ -50,7 +51,7 @@ from cudabench.plan.cases import Request
 from cudabench.records.planned import Case, Settings
 from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
 from cudabench.source.files import parse_text
-from cudabench.toolchain import nvrtc
+from cudabench.system import confined
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.

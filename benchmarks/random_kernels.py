@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import simulator
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx
+from cudabench.compile.compiler import compile_cubin, compile_ptx
 
 KERNELS_A_FILE = 25
 BLOCKS, THREADS, WORDS = 2, 64, 4

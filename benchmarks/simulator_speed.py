@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import cli, simulator
-from cudabench.toolchain.compiler import compile_ptx
+from cudabench.compile.compiler import compile_ptx
 
 SOURCE = """
 template <int PAD> __device__ void tile(float *out, const float *in, int nx, int ny) {

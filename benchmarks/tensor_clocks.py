@@ -22,9 +22,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from cudabench.ceilings import chapter, theory  # noqa: E402
+from cudabench.ceilings.gpu import Ceilings  # noqa: E402
 from cudabench.devices.cuda import CudaDevice  # noqa: E402
-from cudabench.measure.ceilings import chapter, theory  # noqa: E402
-from cudabench.measure.ceilings.gpu import Ceilings  # noqa: E402
 from cudabench.occupancy import capability  # noqa: E402
 
 SAMPLES, WARM = 60, 20

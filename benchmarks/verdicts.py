@@ -29,9 +29,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cudabench.records import file as results
+from cudabench.records.file import ResultsFile
 from cudabench.results import compare
-from cudabench.results import file as results
-from cudabench.results.file import ResultsFile
 
 THRESHOLD = 0.05
 WORDS = ("faster", "same", "unclear", "slower")

@@ -21,18 +21,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from cudabench import devices, operations, outputs
+from cudabench import devices, operations
 from cudabench.cards import load as cards
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure.provenance import COMMAND
 from cudabench.measure.run import Outcome, Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
+from cudabench.records import file as files
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
-from cudabench.results import file as files
+from cudabench.system import outputs
 from cudabench.userkernel.request import UserRequest
 
 Words = str | int | Sequence[str | int]
@@ -94,7 +95,7 @@ class Report:
 
         Raises CudabenchError where matplotlib is not installed or there is nothing to draw.
         """
-        from cudabench.results import plot
+        from cudabench.views import plot
 
         return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
 
@@ -104,7 +105,7 @@ class Report:
         `threads` and `banks` draw what `simulate` was told to watch. Raises UsageError for results that the simulator
         did not make.
         """
-        from cudabench.render import explanation
+        from cudabench.views import explanation
 
         chosen = [self[kernel]] if kernel else self.results
         timed = next((result for result in chosen if result.access is None and result.status != "skipped"), None)
@@ -280,7 +281,7 @@ def sweep(
     `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
     """
     from cudabench.measure import sweep as sweeping
-    from cudabench.render import heatmap
+    from cudabench.views import heatmap
 
     of = _operation(operation)
     choice = devices.choose(device)
@@ -315,8 +316,8 @@ def sweep(
 
 def load(path: str | os.PathLike[str]) -> Report:
     """Return the report of a results file. Raises CudabenchError for what is none."""
-    from cudabench.results.export import markdown
-    from cudabench.results.export.run import Run as Exported
+    from cudabench.views.export import markdown
+    from cudabench.views.export.run import Run as Exported
 
     file = files.load(Path(path))
     return Report(file, markdown.text([Exported(file, os.fspath(path))]))
@@ -334,7 +335,7 @@ def compare(
 
     `threshold` and `noise`, how far two runs of one unchanged kernel lie apart, are fractions.
     """
-    from cudabench.render import comparison
+    from cudabench.views import comparison
 
     old, later = (one if isinstance(one, Report) else load(one) for one in (base, new))
     names = [name if isinstance(name, (str, os.PathLike)) else word for name, word in ((base, "base"), (new, "new"))]
@@ -375,7 +376,7 @@ def _collected(
 
 
 def _tables(outcomes: Sequence[Outcome], one: Run, out: Any) -> None:
-    from cudabench.render import table
+    from cudabench.views import table
 
     for outcome in outcomes:
         cpus = [outcome.cpu] if outcome.cpu else []
@@ -383,7 +384,7 @@ def _tables(outcomes: Sequence[Outcome], one: Run, out: Any) -> None:
 
 
 def _captured(show: Callable[[Any], None]) -> str:
-    from cudabench.render import console
+    from cudabench.views import console
 
     return console.captured(show)
 

@@ -165,7 +165,7 @@ def recorded(name: str) -> dict[str, dict[str, float]]:
 
 def times(name: str) -> str:
     """Return the recorded times of a ladder, rung by rung and card by card, as SVG."""
-    from cudabench.results.plot import COLOURS, HATCHES
+    from cudabench.views.plot import COLOURS, HATCHES
 
     cards = recorded(name)
     kernels = list(next(iter(cards.values())))
@@ -209,7 +209,7 @@ def conflict(name: str) -> tuple[tuple[Any, Any], ...]:
 
 def banks(name: str) -> str:
     """Return two requests to shared memory as SVG: a column a bank, a row a wavefront, in each cell the lane served."""
-    from cudabench.results.plot import COLOURS
+    from cudabench.views.plot import COLOURS
 
     pairs = conflict(name)
     rows = [len(request.passes) for _, request in pairs]
@@ -239,7 +239,7 @@ def new_figure(height: float) -> Any:
     """Return a figure as wide as those of `cudabench plot`."""
     from matplotlib.figure import Figure
 
-    from cudabench.results.plot import WIDTH_IN
+    from cudabench.views.plot import WIDTH_IN
 
     return Figure(figsize=(WIDTH_IN, height), layout="constrained")
 
@@ -253,7 +253,7 @@ def rectangle(bank: int, row: int, colour: str) -> Any:
 
 def svg_of(figure: Any) -> str:
     """Return a figure's SVG, the same for the same content."""
-    from cudabench.results import plot
+    from cudabench.views import plot
 
     return plot.render(figure, "svg").decode()
 

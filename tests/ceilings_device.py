@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from cudabench import simulator
+from cudabench.ceilings import chapter
+from cudabench.compile import compiler
+from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.sim import argument_of
-from cudabench.measure.ceilings import chapter
 from cudabench.records.launch import Launch, Source
 from cudabench.records.results import DeviceInfo
-from cudabench.toolchain import compiler
-from cudabench.toolchain.record import Compiled, Resources
 
 INFO = DeviceInfo(
     "NVIDIA Fake", "cuda", "9.0", sm_count=2, l2_bytes=1 << 17, peak_gbps=4800.0,
@@ -154,8 +154,8 @@ if __name__ == "__main__":
     import os
     from dataclasses import replace
 
-    from cudabench.measure.ceilings import gpu
-    from cudabench.measure.ceilings.worker import measure
+    from cudabench.ceilings import gpu
+    from cudabench.ceilings.worker import measure
     from cudabench.measure.worker import serve
 
     gpu.WARM_UP_S = 0.0

@@ -23,17 +23,17 @@ import pytest
 from hypothesis import settings
 
 from cudabench import operations
+from cudabench.compile import nvdisasm
+from cudabench.compile.record import Resources
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
 from cudabench.measure import context, gpu_run, provenance, sampling
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.plan import chapters
+from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Launch, Source
 from cudabench.records.results import DeviceInfo
 from cudabench.results import schema
-from cudabench.results.file import ResultsFile
-from cudabench.toolchain import nvdisasm
-from cudabench.toolchain.record import Resources
 
 # How long an example takes says more of the machine than of the code.
 # In CI the same examples are drawn each time, so that a change is judged by itself; elsewhere new ones are.
@@ -213,7 +213,7 @@ class Ran:
 @pytest.fixture(scope="session", autouse=True)
 def no_line_of_a_long_run() -> None:
     """Keep the lines that a long run writes to a log out of what a test compares, however slow the machine is."""
-    from cudabench.render import progress
+    from cudabench.views import progress
 
     progress.EVERY_S = 1e6
 
@@ -222,7 +222,7 @@ def no_line_of_a_long_run() -> None:
 def cudabench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """Run a command line in this process, from an empty folder."""
     from cudabench import cli
-    from cudabench.render import console
+    from cudabench.views import console
 
     monkeypatch.chdir(tmp_path)
 

@@ -49,7 +49,7 @@ def consoles() -> list[Console]:
 def printed(command: str) -> str:
     """Return what a command prints to a pipe, without blanks at the ends of lines."""
     from cudabench import cli
-    from cudabench.render import console
+    from cudabench.views import console
 
     console.out.cache_clear()
     out = io.StringIO()

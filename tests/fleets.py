@@ -53,7 +53,7 @@ def write(folder: Path, *documents: Mapping[str, Any]) -> Path:
 def page(folder: Path, evil: str) -> str:
     """Return the page of a fleet with slow, wrong and slowing cards of two models, and names that are not harmless."""
     from cudabench.fleet import findings
-    from cudabench.render import fleet_page
+    from cudabench.views import fleet_page
 
     for day in range(2):
         shards = []

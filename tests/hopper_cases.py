@@ -262,7 +262,7 @@ def cases(pattern: str = "") -> list[Case]:
 def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
     """Yield the arrays after the launch of each case in the simulator, and the hazards."""
     from cudabench import simulator
-    from cudabench.toolchain.compiler import compile_ptx
+    from cudabench.compile.compiler import compile_ptx
 
     names = kernel_names(chosen)
     compiled = compile_ptx(module_text(chosen), "cases.cu", names=names)

@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 
 from cudabench import operations
+from cudabench.compile import compiler
+from cudabench.compile.compiler import nvrtc_version
+from cudabench.compile.record import Resources
 from cudabench.devices.sim import Loaded, SimDevice, poisoned
 from cudabench.errors import OutOfMemory, UsageError
 from cudabench.measure import verify
@@ -26,9 +29,6 @@ from cudabench.plan.cases import Request
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.simulator import load
-from cudabench.toolchain import compiler
-from cudabench.toolchain.compiler import nvrtc_version
-from cudabench.toolchain.record import Resources
 
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 

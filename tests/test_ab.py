@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from cudabench import devices
+from cudabench.compile import compiler
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import DeviceUnusable
 from cudabench.measure.ab import SAME_CODE, PairedRun
@@ -22,8 +24,6 @@ from cudabench.records.launch import Launch
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.results import ab, stats
-from cudabench.toolchain import compiler
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel.plan import pair
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran

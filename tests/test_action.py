@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile.compiler import nvrtc_version
 
 ROOT = Path(__file__).parent.parent
 RACE = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import nvdisasm
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile import nvdisasm
+from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
 FOLDER = Path(__file__).parent / "corpus" / "advised"

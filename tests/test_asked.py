@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cudabench.compile import asked, compiler
+from cudabench.compile.record import Job
 from cudabench.errors import CompilerError
-from cudabench.toolchain import asked, compiler
-from cudabench.toolchain.record import Job
 
 SOURCE = """#include <cstdio>
 __constant__ float weights[4];

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import compiler
+from cudabench.compile.diagnostics import errors, over_shared, speaks_of_assembler
 from cudabench.errors import CompilerError
 from cudabench.measure.modules import code_warnings
-from cudabench.toolchain import compiler
-from cudabench.toolchain.diagnostics import errors, over_shared, speaks_of_assembler
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

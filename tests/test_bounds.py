@@ -18,8 +18,7 @@ from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import excesses, wasted
 from cudabench.measure import simulated_run, sweep
 from cudabench.records.results import Access, Hazard, Limit, Result, Verification
-from cudabench.render import table
-from cudabench.results import headlines
+from cudabench.views import headlines, table
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler
 

@@ -13,9 +13,9 @@ from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cards.datasheets import SHEETS
 from cudabench.cli import pricing
+from cudabench.compile import compiler
 from cudabench.errors import UsageError
-from cudabench.results.file import load_named, under_another_roof
-from cudabench.toolchain import compiler
+from cudabench.records.file import load_named, under_another_roof
 from tests.ladders import needs_compiler
 
 Runner = Callable[..., Any]

@@ -14,20 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import cards, outputs
+from cudabench import cards
+from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings import board, chapter, code, gpu, run, theory
+from cudabench.ceilings.chapter import Extent
+from cudabench.compile import compiler
+from cudabench.compile.record import Compiled
 from cudabench.devices import probe
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.measure import ceilings as package
-from cudabench.measure.ceilings import board, chapter, code, gpu, run, theory
-from cudabench.measure.ceilings.chapter import Extent
 from cudabench.occupancy import capability
+from cudabench.records.file import ResultsFile, load, load_named, parse
 from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
-from cudabench.results import plot
-from cudabench.results.file import ResultsFile, load, load_named, parse
-from cudabench.toolchain import compiler
-from cudabench.toolchain.record import Compiled
+from cudabench.system import outputs
+from cudabench.views import plot
 from tests.ceilings_device import INFO, SimulatedGpu, scale
 from tests.conftest import Ran
 from tests.ladders import needs_compiler

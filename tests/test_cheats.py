@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from cudabench.compile import nvdisasm
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.source.files import read_file as read
-from cudabench.toolchain import nvdisasm
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from cudabench import children, operations
+from cudabench import operations
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.fleet import reading
 from cudabench.measure import session
 from cudabench.plan import cases
 from cudabench.records.planned import Settings
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.system import children
 
 NAMES = ("cudabench", "json", "multiprocessing", "numpy", "pickle", "random", "runpy", "signal", "tempfile", "types")
 Sprung = Callable[[], list[str]]

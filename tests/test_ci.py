@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudabench.results import file as results
+from cudabench.records import file as results
 from tests.test_compare import RECORDED, changed, slowed, wrong
 
 ROOT = Path(__file__).parent.parent

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cudabench import confined
 from cudabench.errors import CudabenchError
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file
+from cudabench.system import confined
 
 FORKED = pytest.mark.skipif(not confined.FORKS, reason="no process can be forked here: the parse is without bounds")
 DOUBLING = "#define M0 x\n" + "".join(f"#define M{n + 1} M{n} + M{n}\n" for n in range(40)) + "int x, y = M40;\n"

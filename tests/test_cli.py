@@ -109,9 +109,9 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
 
 def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU is unusable only where both compilers are missing; NVRTC alone serves it, if it knows the architecture."""
+    from cudabench.compile import compiler, toolkit
     from cudabench.devices import choose, probe
     from cudabench.records.results import DeviceInfo
-    from cudabench.toolchain import compiler, toolkit
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
@@ -134,7 +134,7 @@ def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPa
 
 def test_no_compiler_for_the_simulator(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without NVRTC the simulator cannot run: exit code 5 and the command that mends it."""
-    from cudabench.toolchain import compiler
+    from cudabench.compile import compiler
 
     monkeypatch.setattr(compiler, "nvrtc_version", lambda: None)
     ran = cudabench("transpose", "--device", "sim")
@@ -334,8 +334,8 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("level", "named"), [(1e-4, True), (4e-6, False)])
 def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> None:
     """A lag of 6% is a slow card, but not of a kernel that differs by as much from run to run."""
-    from cudabench.render import table
     from cudabench.results import stats
+    from cudabench.views import table
     from tests.test_compare import RECORDED
 
     results = [

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.records import file as results
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import Access, DeviceInfo, Hazard, MachineCode, Result
 from cudabench.results import compare, ratio, stats
-from cudabench.results import file as results
-from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards
 
 DATA = Path(__file__).parent / "data"

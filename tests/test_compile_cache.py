@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import cache, compiler, nvrtc, stand_ins
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvrtc_version
+from cudabench.compile import cache, compiler, nvrtc, stand_ins
+from cudabench.compile.compiler import compile_cubin, compile_ptx, nvrtc_version
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from cuda import pathfinder
 
+from cudabench.compile import compiler, nvrtc, toolkit
+from cudabench.compile.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
+from cudabench.compile.names import wrong_name
+from cudabench.compile.record import Backend, Compiled, Refused
 from cudabench.errors import CompilerError, DeviceUnusable, NeedsArchitecture, UnsupportedFeature, UsageError
-from cudabench.toolchain import compiler, nvrtc, toolkit
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
-from cudabench.toolchain.names import wrong_name
-from cudabench.toolchain.record import Backend, Compiled, Refused
 
 BACKENDS = [
     pytest.param("nvrtc", marks=pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")),
@@ -409,7 +409,7 @@ def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_import_is_cheap() -> None:
     """Importing the module loads neither NumPy nor the library nor ctypes."""
-    code = "import sys, cudabench.toolchain.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
+    code = "import sys, cudabench.compile.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -588,7 +588,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
         made = ["gcc", "-shared", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", str(tmp_path / name)]
         subprocess.run(made, input=source, text=True, check=True)
     load = (
-        "import ctypes; from cudabench.toolchain.nvrtc_process import Compiler;"
+        "import ctypes; from cudabench.compile.nvrtc_process import Compiler;"
         f"Compiler({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
     )
     ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)

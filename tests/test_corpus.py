@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 
 try:
     from cudabench.simulator import run as simulate

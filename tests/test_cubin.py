@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cudabench.compile.cubin import declared_at
 from cudabench.measure import floors
 from cudabench.records.results import DeviceInfo
 from cudabench.symbols import plain_name
-from cudabench.toolchain.cubin import declared_at
 
 SOURCE = """static __device__ int counter;
 namespace { __device__ int hidden; }

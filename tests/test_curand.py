@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench.toolchain import toolkit
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile import toolkit
+from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
 pytestmark = [

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from cudabench import simulator
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.explain import statements
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 from tests.test_corpus import launch, marks
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import compiler
+from cudabench.compile.compiler import compile_cubin, compile_ptx
 from cudabench.errors import CompilerError
 from cudabench.source.device_part import Part, device_part
 from cudabench.source.records import Task
-from cudabench.toolchain import compiler
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx
 
 needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
 

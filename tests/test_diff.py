@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from cudabench import cli
+from cudabench.compile import compiler
 from cudabench.errors import CudabenchError
 from cudabench.explain.code import Place, places_of
 from cudabench.occupancy import occupancy
 from cudabench.plan.revisions import checked_out
+from cudabench.records import file as results
 from cudabench.records.revisions import CodeDifference, CodeFigures
 from cudabench.results import diff
-from cudabench.results import file as results
-from cudabench.results.export import difference
-from cudabench.toolchain import compiler
+from cudabench.views.export import difference
 
 SAXPY = """__global__ void saxpy(int n, float a, const float *x, float *y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -215,7 +215,7 @@ def test_libraries(cudabench: Runner) -> None:
 
 def test_a_library_of_ones_own() -> None:
     """A library's call runs once in every stream before it is timed; too little memory for it ends its row alone."""
-    from cudabench import peers
+    from cudabench.devices import peers
     from cudabench.devices.cuda import CudaDevice
     from cudabench.errors import DeviceError
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import toolkit
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.devices import cuda_arrays, textures
 from cudabench.devices.modules import synchronises_grid
-from cudabench.toolchain import toolkit
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 
 FIELDS = {
     "CUDA_ARRAY3D_DESCRIPTOR": (cuda_arrays.ArrayDescriptor, {"depth": "Depth", "format": "Format", "flags": "Flags"}),

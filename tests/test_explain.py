@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudabench.compile import nvdisasm
 from cudabench.explain import accesses, drawings
 from cudabench.records.results import Access, Result
-from cudabench.toolchain import nvdisasm
 from tests.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
@@ -207,7 +207,7 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
     from rich.console import Console
 
     from cudabench.records.results import Pattern
-    from cudabench.render import explanation
+    from cudabench.views import explanation
 
     row = Access(
         12, "x" * 200, "shared", "atomic", 16, 10**9, wavefronts=32 * 10**9, ideal_wavefronts=10**9,
@@ -227,7 +227,7 @@ def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
     """On a narrow terminal the numbers of both kernels and what changed stay whole, and what was dropped is named."""
     from rich.console import Console
 
-    from cudabench.render import side_by_side
+    from cudabench.views import side_by_side
 
     slow = Access(84, "x", "shared", "load", 4, 2048, wavefronts=65536, ideal_wavefronts=2048, array="tile")
     fast = replace(slow, wavefronts=2048)
@@ -358,7 +358,7 @@ def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pyt
     """Of a kernel that calls malloc the counts have a ~ and the reason in the summary, the table of a run and the JSON,
     also where nobody reads the machine code; where malloc puts things gets no advice."""
     if not read:
-        monkeypatch.setattr("cudabench.toolchain.nvdisasm.path", lambda: None)
+        monkeypatch.setattr("cudabench.compile.nvdisasm.path", lambda: None)
     source = """__global__ void heap(int *x) {
         int *p = (int *)malloc(sizeof(int));
         *p = x[threadIdx.x];

@@ -20,12 +20,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import Hazard, Result
-from cudabench.results.export import FORMATS, export
-from cudabench.results.export.run import Run
-from cudabench.results.file import ResultsFile
 from cudabench.text import cell
 from cudabench.text import markdown as text_markdown
+from cudabench.views.export import FORMATS, export
+from cudabench.views.export.run import Run
 from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile.compiler import compile_cubin, nvcc_version, nvrtc_version
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import read_file
-from cudabench.toolchain.compiler import compile_cubin, nvcc_version, nvrtc_version
 from tests.conftest import Ran
 
 FOLDER = Path(__file__).parent / "corpus" / "files"

@@ -25,13 +25,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cudabench.cards.fleet import Card, Fleet, Load, Rule
 from cudabench.devices import probe
 from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
+from cudabench.records import file as results
+from cudabench.records.fleet import Card, Fleet, Load, Rule
 from cudabench.records.results import DeviceInfo
-from cudabench.render import fleet_page
-from cudabench.results import file as results
+from cudabench.views import fleet_page
 from tests.conftest import Ran
 from tests.fleets import MODEL, USUAL_MHZ, document, result, uuid, write
 from tests.test_hostile_files import VALUES, mutated, places
@@ -359,7 +359,7 @@ def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     """On a narrow terminal no line is longer than it, but sentences, and card and host are still there."""
     from rich.console import Console
 
-    from cudabench.render import fleet
+    from cudabench.views import fleet
 
     shards = quiet_fleet(40, 13)
     shards[1] = document(1, {f"k{n}": (n + 1) * 1.3e-5 for n in range(13)}, host="h" * 300)

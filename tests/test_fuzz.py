@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import fuzz, precision, session
 from cudabench.measure.run import Listener
 from cudabench.records.planned import Settings
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.values import TYPES, Array

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench.reading import parse_json
-from cudabench.render.progress import Progress
+from cudabench.compile.compiler import nvrtc_version
+from cudabench.records.values import written
 from cudabench.results.compare import compare, failures
-from cudabench.results.export import FORMATS
-from cudabench.results.values import written
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.system.reading import parse_json
+from cudabench.views.export import FORMATS
+from cudabench.views.progress import Progress
 from tests.conftest import Ran
 from tests.test_compare import RECORDED, simulated
 from tests.test_text import anything, commands, harmless

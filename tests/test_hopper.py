@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cudabench import simulator
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.errors import UnsupportedFeature
 from cudabench.measure.context import other_architecture
 from cudabench.simulator.errors import LaunchError, UnsupportedKernel
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 from tests.hopper_cases import ILLEGAL, Case, cases, differing, digest, on_gpu, simulated
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from cudabench import interrupts, text
+from cudabench import text
 from cudabench.cli.process import Terminated
 from cudabench.errors import CudabenchError
 from cudabench.fleet import sums, task
+from cudabench.system import interrupts
 from tests import fleets
 from tests.conftest import Ran
 

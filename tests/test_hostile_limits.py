@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import confined
+from cudabench.compile import compiler, limits, nvrtc, toolkit
+from cudabench.compile.compiler import compile_cubin, compile_ptx
+from cudabench.compile.record import Refused
 from cudabench.devices import cuda, probe
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.records.planned import Settings
 from cudabench.results import stats
 from cudabench.symbols import readable
-from cudabench.toolchain import compiler, limits, nvrtc, toolkit
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx
-from cudabench.toolchain.record import Refused
+from cudabench.system import confined
 from cudabench.userkernel import expressions, limited
 from cudabench.userkernel.vocabulary import ExpressionError
 from tests.ladders import needs_compiler
@@ -272,7 +272,7 @@ def test_no_compiler_outlives_its_command(tmp_path: Path) -> None:
     """NVRTC's process ends with the command that started it."""
     (tmp_path / "k.cu").write_text(EMPTY)
     code = (
-        "from cudabench.toolchain import compiler, nvrtc\n"
+        "from cudabench.compile import compiler, nvrtc\n"
         "compiler.compile_ptx(open('k.cu').read(), 'k.cu')\n"
         "print(nvrtc._process()._process.pid)"
     )

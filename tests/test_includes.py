@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import includes
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
-from cudabench.toolchain.record import Job
+from cudabench.compile import includes
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.compile.record import Job
 
 KERNEL = """
 #include <torch/extension.h>

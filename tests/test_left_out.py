@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from cudabench.compile.compiler import compile_cubin, compile_ptx, nvcc_version, nvrtc_version
+from cudabench.compile.record import Backend
 from cudabench.errors import CudabenchError
-from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, nvrtc_version
-from cudabench.toolchain.record import Backend
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")
 needs_nvcc = pytest.mark.skipif(nvcc_version() is None, reason="no nvcc")

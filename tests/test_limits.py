@@ -15,27 +15,26 @@ import pytest
 
 from cudabench import operations, simulator
 from cudabench.cards import load as cards
+from cudabench.ceilings import theory
 from cudabench.cli import options
+from cudabench.compile.compiler import compile_ptx
+from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.devices import Choice
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import limits, recorded, verdict
 from cudabench.explain.machine_code import pipe
 from cudabench.measure import limited
-from cudabench.measure.ceilings import theory
 from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
+from cudabench.records.file import ResultsFile, load
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo, Limit, Result, Timing
-from cudabench.render import table
-from cudabench.results import plot
-from cudabench.results.file import ResultsFile, load
 from cudabench.simulator.count.footprint import ConstantLines
-from cudabench.toolchain.compiler import compile_ptx
-from cudabench.toolchain.sass import Block, Function, Instruction
+from cudabench.views import plot, table
 from tests.conftest import FAKE, FakeDevice, Ran
 from tests.ladders import simulator as shared_simulator
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import toolkit
 from cudabench.errors import UsageError
 from cudabench.occupancy import Occupancy, capabilities, multiprocessor, occupancy
-from cudabench.toolchain import toolkit
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudabench.compile.compiler import compile_ptx
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
-from cudabench.toolchain.compiler import compile_ptx
 from tests.ladders import build, needs_compiler, simulated, simulator
 
 pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]

@@ -18,7 +18,7 @@ import pytest
 from cudabench import operations
 from cudabench.errors import CudabenchError
 from cudabench.operations import images
-from cudabench.outputs import check_target, is_file, write_whole, write_with
+from cudabench.system.outputs import check_target, is_file, write_whole, write_with
 from tests import fleets
 from tests.conftest import Ran
 from tests.test_compare import RECORDED

@@ -41,7 +41,7 @@ def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {f"cudabench/kernels_cu/{name}.cu" for name in operations.SUMMARIES} <= inside
-    assert {"cudabench/devices/protocol.cu", "cudabench/toolchain/headers/prelude.h"} <= inside
+    assert {"cudabench/devices/protocol.cu", "cudabench/compile/headers/prelude.h"} <= inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
     site = tmp_path / "site"
     install = ["install", "-q", "--no-deps", "--no-index", "--target", site, wheel]

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from cudabench import confined
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import parallel
 from cudabench.records.planned import Buffer
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.system import confined
 from tests.conftest import Ran
 
 pytestmark = pytest.mark.skipif(not confined.FORKS, reason="needs Linux")

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench import simulator
+from cudabench.compile.compiler import compile_ptx
 from cudabench.explain import advice
 from cudabench.simulator.count import patterns
 from cudabench.simulator.count.counters import ELSEWHERE
 from cudabench.simulator.report import Access
-from cudabench.toolchain.compiler import compile_ptx
 
 N = 1 << 14
 SOURCE = r"""

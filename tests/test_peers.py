@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import cli, operations, peers
+from cudabench import cli, operations
+from cudabench.devices import peers
+from cudabench.devices.peers import call as calls
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.peers import call as calls
 from cudabench.plan import cases
 from cudabench.records.planned import LIBRARIES, Case, Operation, Peer, Problem, Settings
 from cudabench.records.results import Result
@@ -125,7 +126,7 @@ def test_the_simulator_runs_no_library(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(("name", "peer"), EVERY)
 def test_every_peer_has_its_call(name: str, peer: str) -> None:
     """Every row that an operation names is implemented by the library that it names, for types of the operation."""
-    from cudabench.peers import cub, cublas, cusolver, torch
+    from cudabench.devices.peers import cub, cublas, cusolver, torch
 
     one = operations.get(name).peer(peer)
     made: dict[str, Mapping[str, Any]] = {

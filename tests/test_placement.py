@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudabench import simulator
-from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
+from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 
 SOURCE = """

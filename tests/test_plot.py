@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import Limit, Result
-from cudabench.results import plot
-from cudabench.results.file import ResultsFile
+from cudabench.views import plot
 from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
 

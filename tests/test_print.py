@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
-from cudabench.results import file as results
-from cudabench.results.values import ANY, check_key, keys, value, written
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.records import file as results
+from cudabench.records.values import ANY, check_key, keys, value, written
 from tests.conftest import Ran
 from tests.test_compare import RECORDED
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from cudabench import confined, operations
+from cudabench import operations
 from cudabench.fleet import shard
 from cudabench.measure import session
 from cudabench.records.planned import Settings
+from cudabench.system import confined
 from tests import ladders
 
 ROOT = Path(__file__).resolve().parent.parent

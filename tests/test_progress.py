@@ -14,12 +14,12 @@ import pytest
 
 from cudabench import cli
 from cudabench.cli import diff, sweep
+from cudabench.compile import limits
 from cudabench.errors import CompilerError
-from cudabench.render import console
-from cudabench.render import progress as render_progress
-from cudabench.render.progress import Progress, Waiting
-from cudabench.toolchain import limits
 from cudabench.userkernel import plan
+from cudabench.views import console
+from cudabench.views import progress as render_progress
+from cudabench.views.progress import Progress, Waiting
 
 
 class Told(io.StringIO):

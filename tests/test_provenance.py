@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.measure import provenance
 from cudabench.plan import chapters
+from cudabench.records.file import load
 from cudabench.records.launch import Source
-from cudabench.results.file import load
-from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import compiler, nvrtc
+from cudabench.compile.compiler import RefusedAsCode, compile_cubin, nvrtc_version
+from cudabench.compile.record import Job
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
-from cudabench.toolchain import compiler, nvrtc
-from cudabench.toolchain.compiler import RefusedAsCode, compile_cubin, nvrtc_version
-from cudabench.toolchain.record import Job
 from tests.conftest import Ran
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")

@@ -13,12 +13,12 @@ import pytest
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import recorded
+from cudabench.records import file as results
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import Branch, Counted, Hazard, Imbalance, Limit, Result, Step
 from cudabench.records.revisions import CodeDifference
-from cudabench.results import file as results
-from cudabench.results import report
-from cudabench.results.file import ResultsFile
-from cudabench.results.report import content, embedded, roofline, samples, source
+from cudabench.views import report
+from cudabench.views.report import content, embedded, roofline, samples, source
 from tests.conftest import Ran
 from tests.reports import H200, HOSTILE, SAMPLES, hostile, ladder, timed
 

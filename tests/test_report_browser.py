@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudabench.results import report
+from cudabench.views import report
 from tests import fleets
 from tests.reports import HOSTILE, hostile, ladder, timed
 

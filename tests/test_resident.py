@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
+from cudabench.compile.record import Resources
 from cudabench.errors import UsageError
-from cudabench.launchable import MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.occupancy import capabilities, check_resident, most_threads, multiprocessor, occupancy
-from cudabench.toolchain.compiler import nvrtc_version
-from cudabench.toolchain.record import Resources
+from cudabench.occupancy import (
+    MAX_SHARED,
+    MAX_THREADS_PER_BLOCK,
+    capabilities,
+    check_resident,
+    most_threads,
+    multiprocessor,
+    occupancy,
+)
 from tests.conftest import FakeDevice, Ran
 from tests.test_gpu_run import measure, right
 

@@ -15,12 +15,12 @@ import pytest
 from cudabench import operations
 from cudabench.errors import CudabenchError
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.outputs import check_target
 from cudabench.plan import cases
+from cudabench.records.file import ResultsFile, parse
 from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import thresholds
-from cudabench.results.file import ResultsFile, parse
+from cudabench.system.outputs import check_target
 from tests.conftest import FakeDevice, on_cards
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")

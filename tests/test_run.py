@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.records.planned import Settings
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran

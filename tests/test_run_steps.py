@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import steps
 from tests.conftest import Ran
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.source.files import parse_text
 from cudabench.source.named_types import layout_of
-from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 
 pytestmark = [

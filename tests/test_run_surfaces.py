@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 from tests.surface_cases import BEYOND, CASES, PLANE, SOURCE, WRONG
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices.cuda_arrays import FORMATS
 from cudabench.simulator import Texture
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel.textures import TYPES
 from tests.conftest import Ran
 

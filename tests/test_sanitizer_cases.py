@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
 if sys.version_info >= (3, 11):

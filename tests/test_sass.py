@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 from cudabench import operations, simulator
+from cudabench.compile import compiler, cubin, nvdisasm, sass
+from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
 from cudabench.explain import executed, machine_code, merged, moved
@@ -27,8 +29,6 @@ from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo
 from cudabench.simulator.count import detours
-from cudabench.toolchain import compiler, cubin, nvdisasm, sass
-from cudabench.toolchain.record import Compiled
 from tests import ladders
 
 DATA = Path(__file__).parent / "data" / "sass"
@@ -790,7 +790,7 @@ def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None
     """A process that ends while nvdisasm runs, as one whose CUDA context is spoilt does, leaves no temporary file."""
     script = (
         "import os, sys, time\n"
-        "from cudabench.toolchain import nvdisasm\n"
+        "from cudabench.compile import nvdisasm\n"
         "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, (), None)\n"
         "while not os.path.exists('began'): time.sleep(0.01)\n"
         "os._exit(0)\n"

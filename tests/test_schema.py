@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import jsonschema_rs
 import pytest
 
+from cudabench.records.file import ResultsFile, parse
 from cudabench.records.results import Result
 from cudabench.results import schema as schemas
-from cudabench.results.file import ResultsFile, parse
 from cudabench.results.warnings import KINDS, warning
 from tests.conftest import Ran, on_cards
 from tests.test_compare import DATA, RECORDED, simulated

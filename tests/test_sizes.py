@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
 from cudabench.plan.sizes import sizes
-from cudabench.results import file as results
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.records import file as results
 from tests.conftest import Ran
 from tests.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM
 

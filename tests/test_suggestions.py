@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cudabench.compile import stand_ins
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.source.files import parse_text
-from cudabench.toolchain import stand_ins
-from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import constants
 from tests.conftest import Ran
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudabench import devices
-from cudabench.brackets import split
+from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import session
@@ -21,7 +21,7 @@ from cudabench.plan.space import values_of
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import stats
-from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.source.brackets import split
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.space import Space, space_of
 from tests.conftest import Ran

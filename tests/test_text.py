@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cudabench import text
 from cudabench.cli import invoke
-from cudabench.render import console
+from cudabench.views import console
 from tests.conftest import Ran
 from tests.test_compare import RECORDED, changed, slowed, wrong
 

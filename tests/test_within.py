@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.toolchain import limits, nvdisasm
-from cudabench.toolchain.compiler import compile_cubin, nvrtc_version
+from cudabench.compile import limits, nvdisasm
+from cudabench.compile.compiler import compile_cubin, nvrtc_version
 from tests.conftest import Ran
 
 SLOW = '#include <cooperative_groups.h>\nextern "C" __global__ void slow(float *x) { x[0] = 1; }\n'

@@ -12,8 +12,8 @@ from typing import Any
 
 from cudabench.cards import KINDS, Ceiling, datasheets
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
-from cudabench.reading import check_regular, parse_json
 from cudabench.records.results import DeviceInfo
+from cudabench.system.reading import check_regular, parse_json
 from cudabench.text import line
 
 SCHEMA = "cudabench/1"

@@ -18,7 +18,7 @@ from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError, UsageError
 from cudabench.measure import provenance
-from cudabench.outputs import begin_command
+from cudabench.system.outputs import begin_command
 
 COMMANDS = {
     "list": "Show the kernels of each operation.",

@@ -322,7 +322,7 @@ def _show(run: Run, output: Output) -> None:
     found: list[Ab] = run.file.ab
     if output.quiet or not found or run.file.device is None:
         return
-    from cudabench.render import ab, console
+    from cudabench.views import ab, console
 
     (outcome,) = run.outcomes
     ab.show(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from cudabench import outputs
 from cudabench.cli.output import Output, say
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, UsageError
+from cudabench.records.file import ResultsFile
 from cudabench.results import ceilings
 from cudabench.results.ceilings import Comparison
-from cudabench.results.file import ResultsFile
+from cudabench.system import outputs
 from cudabench.text import json as json_text
 
 
@@ -79,8 +79,8 @@ def _why(row: ceilings.Row) -> str:
 
 
 def _show(made: Sequence[Comparison], asked: Asked) -> None:
-    from cudabench.render import ceilings as page
-    from cudabench.render import console
+    from cudabench.views import ceilings as page
+    from cudabench.views import console
 
     pairs = [(one, (asked.names[0], name)) for one, name in zip(made, asked.names[1:], strict=True)]
     text = "".join(page.pair_markdown(one, labels) for one, labels in pairs)

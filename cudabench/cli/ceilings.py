@@ -54,10 +54,10 @@ def command(
     from dataclasses import replace
 
     from cudabench import devices
+    from cudabench.ceilings import run
+    from cudabench.ceilings.gpu import TIMING
     from cudabench.cli.output import Output, Screen, say
     from cudabench.cli.process import Terminated
-    from cudabench.measure.ceilings import run
-    from cudabench.measure.ceilings.gpu import TIMING
 
     names = run.chosen(only, energy)
     output = Output.of(json_path, quiet)
@@ -84,7 +84,7 @@ def command(
     if output.to_stdout:
         click.echo(made.file.text(), nl=False)
     if not output.quiet:
-        from cudabench.render import ceilings, console
+        from cudabench.views import ceilings, console
 
         ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
     else:

@@ -113,14 +113,14 @@ def exit_code(results: Sequence[Result]) -> int:
 
 def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
     """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
-    from cudabench.render import checked as page
-    from cudabench.render import console
+    from cudabench.views import checked as page
+    from cudabench.views import console
 
     if not output.quiet:
         page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
     if github:
-        from cudabench.results import annotations
-        from cudabench.results.export.run import Run as Exported
+        from cudabench.views import annotations
+        from cudabench.views.export.run import Run as Exported
 
         for line in annotations.of_run(Exported(checked.file)):
             click.echo(line, err=output.to_stdout)

@@ -18,8 +18,8 @@ from cudabench.text import json as json_text
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
+    from cudabench.records.file import ResultsFile
     from cudabench.results.compare import Comparison, Failure
-    from cudabench.results.file import ResultsFile
 
 
 TARGETS = ("table", "markdown", "junit", "github")
@@ -111,11 +111,11 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
-    from cudabench import outputs
     from cudabench.cli import cards
     from cudabench.cli.output import Output
+    from cudabench.records import file as results
     from cudabench.results import ceilings, compare
-    from cudabench.results import file as results
+    from cudabench.system import outputs
 
     _check_files(files)
     target = _target(target, markdown)
@@ -182,7 +182,7 @@ def _target(target: str | None, markdown: bool) -> str:
 
 
 def _measured(name: str) -> ResultsFile:
-    from cudabench.results import file as results
+    from cudabench.records import file as results
 
     file = results.load_named(name).measured(name)
     if not file.results and not file.ceilings:
@@ -202,25 +202,25 @@ class _Shown:
 
     def text(self, markdown: bool) -> str:
         """Return the tables."""
-        from cudabench.render import comparison, console
+        from cudabench.views import comparison, console
 
         view = comparison.View(self.names, self.made, self.noise, markdown)
         return console.captured(view.first_run if self.first else view.show)
 
     def annotations(self) -> list[str]:
         """Return GitHub's commands."""
-        from cudabench.results import annotations
+        from cudabench.views import annotations
 
         return [line for one in self.made for line in annotations.of_comparison(one, self.found)]
 
 
 def _show(shown: _Shown, target: str, file: Path | None, output: Output) -> None:
     """Write what --to says to a file, to standard output, or beside it where the JSON goes there."""
-    from cudabench import outputs
-    from cudabench.render import comparison, console
+    from cudabench.system import outputs
+    from cudabench.views import comparison, console
 
     if target == "junit":
-        from cudabench.results.export.comparison import junit
+        from cudabench.views.export.comparison import junit
 
         report = junit(shown.names, shown.made, shown.found)
         if file is None:
@@ -250,6 +250,6 @@ def _show(shown: _Shown, target: str, file: Path | None, output: Output) -> None
 
 
 def _failures(found: list[Failure], made: list[Comparison], threshold: float | None) -> None:
-    from cudabench.render import comparison, console
+    from cudabench.views import comparison, console
 
     comparison.show_failures(console.err(), found, made, threshold)

@@ -39,7 +39,7 @@ def first_kernel(operation: Operation) -> Completer:
 
 def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a key that means one value of a result."""
-    from cudabench.results.values import ANY, keys
+    from cudabench.records.values import ANY, keys
 
     return _starting(incomplete, ((key.removesuffix(ANY), None) for key in keys()))
 

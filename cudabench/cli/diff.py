@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.plan.revisions import Checkout
     from cudabench.plan.series import Series
+    from cudabench.records.file import ResultsFile
     from cudabench.records.results import Result
     from cudabench.records.revisions import CodeDifference
     from cudabench.results.diff import Chosen, Failure, Pair, Side
-    from cudabench.results.file import ResultsFile
     from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile two revisions of a .cu file for every architecture and compare their machine code. No GPU is needed.
@@ -83,13 +83,13 @@ def _figures() -> Sequence[str]:
 
 def _diff(**given: Any) -> int:
     """Compare what the options ask for and return the exit code."""
-    from cudabench import outputs
     from cudabench.cli.output import Output
     from cudabench.cli.reading import reading
+    from cudabench.compile import nvdisasm
     from cudabench.plan import cases
     from cudabench.plan.revisions import checked_out
     from cudabench.results import diff
-    from cudabench.toolchain import nvdisasm
+    from cudabench.system import outputs
 
     if not given["old"] or not given["new"]:
         raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
@@ -146,8 +146,8 @@ def _named_as_given(text: str, checkouts: Sequence[Checkout]) -> str:
 
 def _architectures(wanted: str) -> tuple[str, ...]:
     """Return what --arch names, as far as the compiler has it."""
+    from cudabench.compile import compiler
     from cudabench.results.diff import ARCHITECTURES
-    from cudabench.toolchain import compiler
 
     try:
         known = compiler.supported_architectures("nvrtc")
@@ -248,8 +248,8 @@ def _compiled(
     old: Side, new: Side, pairs: Sequence[Pair], architectures: Sequence[str], quiet: bool
 ) -> list[CodeDifference]:
     """Return how the pairs differ, with a line of progress."""
-    from cudabench.render.progress import Progress
     from cudabench.results import diff
+    from cudabench.views.progress import Progress
 
     with Progress(len(architectures), shown=not quiet) as progress:
         return diff.differences(
@@ -322,8 +322,8 @@ def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new:
     from cudabench.devices import Choice, probe
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
+    from cudabench.records.file import ResultsFile
     from cudabench.records.planned import Settings
-    from cudabench.results.file import ResultsFile
 
     asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
@@ -361,10 +361,10 @@ def _show(
 ) -> None:
     """Write what --to says to its file or to standard output, or beside it where the JSON goes there; then the
     failures, to standard error."""
-    from cudabench import outputs
-    from cudabench.render import console
-    from cudabench.render import diff as view
-    from cudabench.results.export import difference
+    from cudabench.system import outputs
+    from cudabench.views import console
+    from cudabench.views import diff as view
+    from cudabench.views.export import difference
 
     names, found = (given["old"], given["new"]), record.diff
     # In a repository a revision's file is shown where it is now.

@@ -167,7 +167,7 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
         return
     from cudabench.cli import output as outputs
     from cudabench.plan import chapters
-    from cudabench.render import console, explanation, side_by_side
+    from cudabench.views import console, explanation, side_by_side
 
     out = console.tables(output.to_stdout)
     if run.by_card:

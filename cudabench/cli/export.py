@@ -9,7 +9,7 @@ import click
 
 from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
-from cudabench.results.export import FORMATS
+from cudabench.views.export import FORMATS
 
 METRIC = "github-benchmark"  # the format that --metric is of
 ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # what --output may tell
@@ -43,9 +43,9 @@ def command(
     files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
     """Write results files in a format; see HELP."""
-    from cudabench import outputs
-    from cudabench.results.export import export
-    from cudabench.results.export.run import Run
+    from cudabench.system import outputs
+    from cudabench.views.export import export
+    from cudabench.views.export.run import Run
 
     if target_format is None:
         ending = Path(output or "").suffix.lower()

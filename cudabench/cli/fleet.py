@@ -23,10 +23,10 @@ from cudabench.errors import (
 )
 
 if TYPE_CHECKING:
-    from cudabench.cards.fleet import Fleet
     from cudabench.fleet.findings import Report
     from cudabench.fleet.shard import Plan, Written
     from cudabench.fleet.submit import Engine, Submission
+    from cudabench.records.fleet import Fleet
 
 COMMANDS = {
     "shard": "Measure every visible card, and write a file for each into DIR.",
@@ -148,7 +148,7 @@ def _parsed(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _say(written: Written) -> None:
-    from cudabench.render import console, fleet
+    from cudabench.views import console, fleet
 
     console.out().print(fleet.shard_line(written), soft_wrap=True)
 
@@ -272,7 +272,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
 
     from cudabench.cli.process import Terminated
     from cudabench.fleet import submit as submissions
-    from cudabench.render import console, fleet
+    from cudabench.views import console, fleet
 
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
@@ -358,11 +358,11 @@ def report(
 
     A card with a wrong or unverified result makes the exit code 3.
     """
-    from cudabench import outputs
-    from cudabench.cards.fleet import Rule
     from cudabench.cli.output import Output
     from cudabench.cli.plot import picture_format
     from cudabench.fleet import findings
+    from cudabench.records.fleet import Rule
+    from cudabench.system import outputs
 
     place = Output.of(json_path, quiet)
     text_file = Path(output) if output not in (None, "-") else None
@@ -394,10 +394,10 @@ def _nothing(found: Fleet) -> None:
 
 
 def _write(found: Fleet, place: Any) -> None:
-    from cudabench import outputs
     from cudabench.devices import probe
     from cudabench.measure import provenance
-    from cudabench.results.file import ResultsFile
+    from cudabench.records.file import ResultsFile
+    from cudabench.system import outputs
 
     target = place.path or place.stream
     if not (target or place.to_stdout):
@@ -410,19 +410,19 @@ def _write(found: Fleet, place: Any) -> None:
 
 
 def _draw(made: Report, found: Fleet, path: Path, suffix: str) -> None:
-    from cudabench import outputs
-    from cudabench.fleet import plot
-    from cudabench.results.plot import render
+    from cudabench.system import outputs
+    from cudabench.views import fleet_plot as plot
+    from cudabench.views.plot import render
 
     outputs.write_whole(path, render(plot.draw(made, found), suffix))
 
 
 def _show(made: Report, found: Fleet, form: str, file: Path | None, json_to_stdout: bool) -> None:
-    from cudabench import outputs
-    from cudabench.render import console, fleet
+    from cudabench.system import outputs
+    from cudabench.views import console, fleet
 
     if form == "html":
-        from cudabench.render import fleet_page
+        from cudabench.views import fleet_page
 
         page = fleet_page.page(made, found)
         if file:

@@ -25,7 +25,7 @@ def command(as_json: bool) -> int:
         document = {"host": probe.host(), "parts": [asdict(part) for part in parts], "gpus": [asdict(g) for g in gpus]}
         click.echo(json_text(json.dumps(document, indent=2)))
         return 0
-    from cudabench.render import machine
+    from cudabench.views import machine
 
     machine.show(parts, gpus)
     return 0

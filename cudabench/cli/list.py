@@ -16,9 +16,9 @@ from cudabench.cli.help import Headed
 def command(names: tuple[str, ...]) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
     from cudabench.plan import cases, chapters
-    from cudabench.render import catalogue
     from cudabench.source.comments import first_sentence
     from cudabench.source.files import parse_text
+    from cudabench.views import catalogue
 
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)

@@ -12,12 +12,12 @@ from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
 from cudabench.measure.run import Listener, Outcome, Run
-from cudabench.outputs import check_target, is_file, is_stdout
-from cudabench.render.progress import Progress
+from cudabench.system.outputs import check_target, is_file, is_stdout
+from cudabench.views.progress import Progress
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
-    from cudabench.results.file import ResultsFile
+    from cudabench.records.file import ResultsFile
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Output:
         """
         quiet = quiet or key is not None
         if key is not None:
-            from cudabench.results.values import check_key
+            from cudabench.records.values import check_key
 
             check_key(key)
         path = None if json_path in (None, "-") else Path(str(json_path))
@@ -67,7 +67,7 @@ class Output:
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
-        from cudabench.results.values import value
+        from cudabench.records.values import value
 
         missing = self.key is not None and any(value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
@@ -76,7 +76,7 @@ class Output:
         """Raise UsageError where --print would have several results to choose from, or none with such a value."""
         if self.key is None:
             return
-        from cudabench.results.values import MEASURED
+        from cudabench.records.values import MEASURED
 
         if len(kernels) * len(choices) > 1:
             several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
@@ -142,7 +142,7 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
     if note and output.quiet:
         say(note)
     elif note:
-        from cudabench.render import console
+        from cudabench.views import console
 
         if card is not None:
             other = "" if card.named else "; --on takes another card"
@@ -174,8 +174,8 @@ def check_page(target: Path, option: str) -> None:
 
 def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
     """Write the page of results files; see `results.report.page`."""
-    from cudabench.outputs import write_whole
-    from cudabench.results import report
+    from cudabench.system.outputs import write_whole
+    from cudabench.views import report
 
     write_whole(target, report.page(files, names).encode())
 
@@ -186,7 +186,7 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
-    from cudabench.render import cards, console, table
+    from cudabench.views import cards, console, table
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
@@ -213,7 +213,7 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def _print_value(run: Run, key: str) -> None:
     """Print one value of the one result; where there is none, why."""
-    from cudabench.results.values import value, written
+    from cudabench.records.values import value, written
 
     for result in run.file.results:
         found = value(result, key)
@@ -226,6 +226,6 @@ def _print_value(run: Run, key: str) -> None:
 
 def say(message: str) -> None:
     """Print a sentence on standard error."""
-    from cudabench.render import console
+    from cudabench.views import console
 
     console.err().print(message)

@@ -30,9 +30,9 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
     Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """
-    from cudabench import outputs
-    from cudabench.results import file as results
-    from cudabench.results import plot
+    from cudabench.records import file as results
+    from cudabench.system import outputs
+    from cudabench.views import plot
 
     if not files:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
@@ -49,7 +49,7 @@ def picture_format(target: Path, option: str) -> str:
 
     Raises UsageError for a name of another ending, CudabenchError for a place that cannot be written.
     """
-    from cudabench import outputs
+    from cudabench.system import outputs
 
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not outputs.is_file(target):

@@ -25,7 +25,7 @@ def command(files: tuple[str, ...], output: str) -> int:
     simulate writes the same page and records the pictures besides.
     """
     from cudabench.cli.output import check_page, write_page
-    from cudabench.results import file as results
+    from cudabench.records import file as results
 
     if not files:
         raise UsageError("report takes a results file or more: cudabench report RESULTS.json -o report.html.")

@@ -21,8 +21,8 @@ from cudabench.cli.help import Headed
 )
 def command(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""
-    from cudabench import outputs
     from cudabench.results import schema
+    from cudabench.system import outputs
 
     target = None if output in (None, "-") else Path(str(output))
     if target:

@@ -35,9 +35,9 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     verified; without a driver, as where an image is made, PyCUDA is built and no kernel is run. A second call finds
     everything done, and checks it.
     """
+    from cudabench.compile import compiler
     from cudabench.devices import probe
     from cudabench.devices import pycuda_build as build
-    from cudabench.toolchain import compiler
 
     driver, nvrtc = probe.driver(), compiler.nvrtc_version()
     where = build.environment()

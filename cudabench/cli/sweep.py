@@ -18,7 +18,7 @@ from cudabench.cli import options as families
 from cudabench.cli import pricing
 from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
-from cudabench.outputs import note_taken_up
+from cudabench.system.outputs import note_taken_up
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
@@ -349,7 +349,7 @@ def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
     run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": _swept(asked, given)})
     before: dict[tuple[Any, ...], Result] = {}
     if given["resume"] and Path(given["resume"]).exists():
-        from cudabench.results import file as results
+        from cudabench.records import file as results
 
         note_taken_up(Path(given["resume"]))
         before = sweep.known(results.load(given["resume"]), given["resume"], run, _plain(asked.fixed))
@@ -456,8 +456,8 @@ def _show(
     """Print the map or the table, and the best points."""
     if output.quiet or run.file.device is None:
         return
-    from cudabench.render import console, heatmap
-    from cudabench.render import sweep as view
+    from cudabench.views import console, heatmap
+    from cudabench.views import sweep as view
 
     swept = heatmap.Swept(
         asked.operation,

@@ -72,7 +72,7 @@ def _simulator(architecture: str, note: str | None) -> Choice:
     lack = probe.nvrtc()
     if not lack.usable:
         raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")
-    from cudabench.toolchain import compiler
+    from cudabench.compile import compiler
 
     known = compiler.supported_architectures("nvrtc")
     if architecture.rstrip("af") not in {name.rstrip("af") for name in known}:
@@ -99,7 +99,7 @@ def _gpu(index: int) -> Choice:
 
 def _check_nvrtc_knows(index: int, nvrtc: probe.Part) -> None:
     """Raise DeviceUnusable for a GPU that is older or newer than what NVRTC compiles for."""
-    from cudabench.toolchain import compiler
+    from cudabench.compile import compiler
 
     gpu = probe.gpu(index)
     known = compiler.supported_architectures("nvrtc")

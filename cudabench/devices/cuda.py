@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import peers
-from cudabench.devices import modules, probe, protocol, tensor_maps
+from cudabench.compile import compiler, nvcc, toolkit
+from cudabench.compile import cubin as cubins
+from cudabench.compile.record import Compiled, Resources
+from cudabench.devices import modules, peers, probe, protocol, tensor_maps
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.cuda_arrays import CudaArray
 from cudabench.devices.protocol import Work
@@ -24,9 +26,6 @@ from cudabench.devices.textures import Objects, SurfaceObject, objects_of
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
 from cudabench.records.planned import Operation, Peer, Problem
-from cudabench.toolchain import compiler, nvcc, toolkit
-from cudabench.toolchain import cubin as cubins
-from cudabench.toolchain.record import Compiled, Resources
 
 PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
 DIGEST_THREADS = 256

@@ -146,7 +146,7 @@ def _uuid_text(raw: bytes) -> str:
 @cache
 def nvcc() -> Part:
     """Return NVIDIA's compiler, which PyCUDA calls; it needs a host compiler."""
-    from cudabench.toolchain import toolkit
+    from cudabench.compile import toolkit
 
     path = toolkit.nvcc()
     repair = "install the CUDA toolkit and put its bin folder on PATH, or run cudabench setup-gpu --nvcc"
@@ -219,7 +219,7 @@ def _package(name: str, module: str, distribution: str, repair: str) -> Part:
 
 def nvrtc() -> Part:
     """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU where nvcc is missing."""
-    from cudabench.toolchain import compiler
+    from cudabench.compile import compiler
 
     try:
         version = compiler.nvrtc_version()
@@ -236,7 +236,7 @@ def nvrtc() -> Part:
 
 def gpu_compiler() -> Part:
     """Return what compiles for a GPU: nvcc, or NVRTC where nvcc is missing. A lack is of both."""
-    from cudabench.toolchain import compiler
+    from cudabench.compile import compiler
 
     if compiler.gpu_backend() == "nvcc":
         return nvcc()

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cudabench.compile.record import Resources
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Operation, Peer, Problem
 from cudabench.records.results import DeviceInfo
-from cudabench.toolchain.record import Resources
 
 Work = Callable[[], None]
 

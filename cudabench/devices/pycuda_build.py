@@ -26,8 +26,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cudabench import confined
 from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
+from cudabench.system import confined
 
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")  # cuda.h, cudaProfiler.h
 NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")  # of one release

@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 
 from cudabench import simulator
+from cudabench.compile import compiler, cubin
+from cudabench.compile.limits import CompilerStopped
+from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.launchable import MAX_THREADS_PER_BLOCK
-from cudabench.occupancy import Occupancy, capability, check_resident, occupancy
+from cudabench.occupancy import MAX_THREADS_PER_BLOCK, Occupancy, capability, check_resident, occupancy
 from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.errors import remedy
 from cudabench.symbols import plain_name, readable
-from cudabench.toolchain import compiler, cubin
-from cudabench.toolchain.limits import CompilerStopped
-from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
 

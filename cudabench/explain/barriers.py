@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cudabench.toolchain.sass import Function
+from cudabench.compile.sass import Function
 
 
 def predicated(functions: Iterable[Function], ptx_line: int) -> bool:

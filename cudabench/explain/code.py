@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cudabench.compile import cubin, nvdisasm
+from cudabench.compile.record import Compiled
 from cudabench.errors import UsageError
 from cudabench.explain import machine_code
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.records.revisions import CodeFigures
-from cudabench.toolchain import cubin, nvdisasm
-from cudabench.toolchain.record import Compiled
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")

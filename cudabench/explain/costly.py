@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function
 from cudabench.explain import executed, machine_code
 from cudabench.explain.executed import Executions
-from cudabench.toolchain.sass import Function
 
 
 class Costly(NamedTuple):

@@ -38,8 +38,8 @@ from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple, Protocol
 
+from cudabench.compile.sass import Block, Function
 from cudabench.explain.flow import Flow, flow_around, heads_of
-from cudabench.toolchain.sass import Block, Function
 
 
 class Times(Protocol):

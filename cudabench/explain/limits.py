@@ -49,11 +49,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudabench.cards.datasheets import L2_SLICE
 from cudabench.cards.load import Card
 from cudabench.cards.rates import SCHEDULERS, at_most
+from cudabench.compile.sass import Function, Instruction
 from cudabench.explain import executed
 from cudabench.explain.machine_code import pipe
 from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
-from cudabench.toolchain.sass import Function, Instruction
 
 if TYPE_CHECKING:
     from cudabench.simulator import Footprint, Report

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from cudabench.compile import cubin, nvdisasm
+from cudabench.compile.sass import Function, Instruction
 from cudabench.explain import executed
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
 from cudabench.simulator.report import Access
-from cudabench.toolchain import cubin, nvdisasm
-from cudabench.toolchain.sass import Function, Instruction
 
 MOST_ASM = 64  # lines of a piece of inline assembly
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")

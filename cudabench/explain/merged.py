@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cudabench.compile.sass import Function
 from cudabench.explain.flow import flow_around
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.toolchain.sass import Function
 
 
 class Access(NamedTuple):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from cudabench.compile.sass import Function
 from cudabench.explain import executed
 from cudabench.explain.machine_code import width
 from cudabench.simulator import Access
-from cudabench.toolchain.sass import Function
 
 REASON = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
 _LOADS = {"LDG": "global", "LDS": "shared"}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from cudabench.compile import nvdisasm
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.drawings import Tile, bank_requests, of
@@ -15,11 +16,10 @@ from cudabench.explain.machine_code import Kernel
 from cudabench.records.launch import WARP, Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
-from cudabench.toolchain import nvdisasm
 
 if TYPE_CHECKING:
+    from cudabench.compile.record import Compiled
     from cudabench.simulator.count.trace import SharedRequest, Trace
-    from cudabench.toolchain.record import Compiled
 
 ALL_THREADS = 256  # of a launch that is watched whole
 MOST_STEPS = 32

@@ -16,20 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from cudabench.cards.fleet import (
-    Card,
-    Cause,
-    Damaged,
-    Fleet,
-    Group,
-    Measurement,
-    Rule,
-    Slow,
-    SlowCard,
-    Slowing,
-)
 from cudabench.fleet import place, reading
 from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Rows, Sums, limit
+from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
 IN_MEMORY = 10_000  # shards that are summed without DuckDB

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from cudabench.cards.fleet import Health, Load
 from cudabench.devices import probe
 from cudabench.measure.provenance import THROTTLE
+from cudabench.records.fleet import Health, Load
 
 
 class Nvml:

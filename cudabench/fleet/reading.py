@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cudabench import children, interrupts, outputs
 from cudabench.cards import KINDS
-from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
-from cudabench.reading import parse_json
+from cudabench.records.file import SCHEMA
+from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
-from cudabench.results.file import SCHEMA
+from cudabench.system import children, interrupts, outputs
+from cudabench.system.reading import parse_json
 
 parsed: Callable[[bytes], Any] = json.loads
 with contextlib.suppress(ImportError):  # a third of the time; what it refuses, such as NaN, is read by json after all

@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudabench import children, confined, interrupts, outputs
-from cudabench.cards.fleet import Card, CardStatus, Fleet
 from cudabench.devices import probe
 from cudabench.errors import (
     EXIT_FAILED,
@@ -33,8 +31,10 @@ from cudabench.errors import (
 )
 from cudabench.fleet import place
 from cudabench.fleet.nvml import Nvml
+from cudabench.records import file as results
+from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
-from cudabench.results import file as results
+from cudabench.system import children, confined, interrupts, outputs
 
 LOOK_S = 0.5  # between two looks at the cards from outside
 GRACE_S = 10.0  # in which an interrupted run may end by itself

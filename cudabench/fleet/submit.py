@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from cudabench import children, confined, interrupts, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
-from cudabench.reading import open_bytes, parse_json
+from cudabench.system import children, confined, interrupts, outputs
+from cudabench.system.reading import open_bytes, parse_json
 from cudabench.text import HARMFUL
 
 State = Literal["pending", "running", "done", "repeated", "failed"]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cudabench import interrupts
-from cudabench.cards.fleet import Rule
 from cudabench.errors import CudabenchError
+from cudabench.records.fleet import Rule
+from cudabench.system import interrupts
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

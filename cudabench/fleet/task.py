@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cudabench import outputs
 from cudabench.errors import EXIT_OK, EXIT_TERMINATED, CudabenchError
 from cudabench.fleet import shard
 from cudabench.fleet.shard import Plan
-from cudabench.reading import open_bytes, parse_json
+from cudabench.system import outputs
+from cudabench.system.reading import open_bytes, parse_json
 
 STATE = ".fleet"  # what a submission keeps in the folder of shards; a report looks at no such name
 LOOK_S = 0.5

@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from cudabench.compile import cubin
 from cudabench.errors import CudabenchError, OutOfMemory, UsageError
 from cudabench.measure.context import Progress, describe
 from cudabench.measure.gpu_run import (
@@ -38,7 +39,6 @@ from cudabench.records.results import Result, Timing, Warning
 from cudabench.results import stats
 from cudabench.results.ab import settled
 from cudabench.results.warnings import warning
-from cudabench.toolchain import cubin
 
 SAME_CODE = "its machine code and launch are the other one's: there is nothing to measure"
 

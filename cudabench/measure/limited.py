@@ -8,14 +8,14 @@ from dataclasses import replace
 from math import prod
 
 from cudabench.cards.load import Card
+from cudabench.compile import nvdisasm
+from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
 from cudabench.explain import limits, merged, moved
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import occupancy
 from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.records.results import CardLimits, Limit, Watch
-from cudabench.toolchain import nvdisasm
-from cudabench.toolchain.sass import Function
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cudabench.compile.record import Resources
 from cudabench.devices.protocol import Device, Module, Variable
 from cudabench.records.planned import Case
 from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
-from cudabench.toolchain.record import Resources
 
 # Words of PTX that keep lines in the L2, or bring them there, beyond what a plain access does.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")

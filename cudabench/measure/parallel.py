@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import confined
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import Result
+from cudabench.system import confined
 
 VARIABLE = "CUDABENCH_JOBS"
 EACH_BYTES = 1 << 30  # what a simulation takes besides copies of the buffers,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
+from cudabench.system.confined import host_memory
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expected import Expectation
 from cudabench.userkernel.expressions import Expression

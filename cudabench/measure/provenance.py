@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudabench.reading import check_regular
+from cudabench.system.reading import check_regular
 
 if TYPE_CHECKING:
     from cudabench.records.launch import Source

@@ -27,9 +27,9 @@ from cudabench.measure import session
 from cudabench.measure.budget import Budget
 from cudabench.measure.context import describe
 from cudabench.plan.series import Series
+from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import CpuTime, Result, Watch
-from cudabench.results.file import ResultsFile
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds
 

@@ -23,14 +23,14 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cudabench import children, confined, interrupts
 from cudabench.cards.load import Card
+from cudabench.compile import limits
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.measure.budget import Budget
 from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
-from cudabench.toolchain import limits
+from cudabench.system import children, confined, interrupts
 
 if TYPE_CHECKING:
     from cudabench.measure.simulated_run import SimulatedRun

@@ -12,6 +12,9 @@ from functools import partial
 
 from cudabench import simulator
 from cudabench.cards.load import Card
+from cudabench.compile import limits, nvdisasm
+from cudabench.compile.limits import CompilerStopped
+from cudabench.compile.record import Compiled
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CompilerError, CudabenchError, NoRoom, UnsupportedFeature, UsageError
@@ -53,9 +56,6 @@ from cudabench.records.results import (
     Watch,
 )
 from cudabench.results.warnings import warning
-from cudabench.toolchain import limits, nvdisasm
-from cudabench.toolchain.limits import CompilerStopped
-from cudabench.toolchain.record import Compiled
 
 SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
 LITERALS = 4  # of a line that a warning names

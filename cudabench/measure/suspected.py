@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cudabench import simulator
+from cudabench.compile import nvdisasm
+from cudabench.compile.record import Compiled
 from cudabench.devices import sim
 from cudabench.explain import barriers
 from cudabench.records.planned import Case
 from cudabench.records.results import Warning
 from cudabench.results.warnings import warning
-from cudabench.toolchain import nvdisasm
-from cudabench.toolchain.record import Compiled
 
 # Suspicions that are said of every kernel, and those that are said of one that is only checked.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")

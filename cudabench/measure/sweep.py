@@ -24,20 +24,20 @@ from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.explain import verdict
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
-from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
+from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan import cases
 from cudabench.plan.blocks import axis as axis
 from cudabench.plan.blocks import blocks as blocks
 from cudabench.plan.cases import Request
 from cudabench.plan.series import Series
 from cudabench.plan.space import Axis, Plan, Point, Refusal, combinations
+from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import Result
 from cudabench.results import compare, stats
-from cudabench.results.file import ResultsFile
 from cudabench.results.ratio import time_ratio
 
 COARSE_S = 0.1  # of sampling a block in the first pass

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.launchable import MAX_REGISTERS
+from cudabench.occupancy import MAX_REGISTERS
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import outputs
 from cudabench.errors import CudabenchError
-from cudabench.reading import check_regular
 from cudabench.records.planned import Option
+from cudabench.system import outputs
+from cudabench.system.reading import check_regular
 
 OPTIONS = (
     Option("image", str, None, "FILE", "Take this picture; the size is its own."),

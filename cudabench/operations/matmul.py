@@ -10,7 +10,7 @@ import ml_dtypes  # noqa: F401  (NumPy then knows bfloat16 by name)
 import numpy as np
 
 from cudabench.floats import from_bfloat16, to_bfloat16
-from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
+from cudabench.occupancy import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cudabench.launchable import MAX_REGISTERS, MAX_STATIC_SHARED
+from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
 from cudabench.records.planned import Geometry, Rule
 
 Check = Callable[[Geometry], str | None]

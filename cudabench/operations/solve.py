@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.launchable import MAX_GRID, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import needs_warps

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cudabench.errors import UsageError
-from cudabench.launchable import MAX_BLOCK, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import MAX_BLOCK, MAX_THREADS_PER_BLOCK
 from cudabench.records.launch import WARP, Dim, dim3
 
 SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)

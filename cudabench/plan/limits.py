@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cudabench.confined import host_memory
 from cudabench.errors import OutOfMemory, UsageError
-from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.planned import Operation, Problem
+from cudabench.system.confined import host_memory
 
 SURELY_FREE = 64 << 20  # bytes of memory that need no question
 MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from cudabench.compile import cache, includes, toolkit
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.toolchain import cache, includes, toolkit
 
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from cudabench.brackets import split
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.plan.series import Series
 from cudabench.plan.sizes import sizes
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Case
+from cudabench.source.brackets import split
 
 MOST_POINTS = 2000  # that are measured one after the other; a larger space is searched
 MOST_COMBINATIONS = 1_000_000  # that --where may choose from

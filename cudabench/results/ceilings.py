@@ -10,10 +10,10 @@ from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, percent
-from cudabench.results.file import ResultsFile
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 WORDS = {"ok": "", "wrong": "WRONG", "failed": "FAILED", "skipped": "skipped"}

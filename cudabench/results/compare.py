@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
 from cudabench.explain.accesses import total, unit
+from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
-from cudabench.results.file import ResultsFile
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 

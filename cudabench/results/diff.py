@@ -19,7 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
-from cudabench import children, interrupts
+from cudabench.compile import compiler
+from cudabench.compile.record import Compiled
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
 from cudabench.explain.code import Code, Place, Step
@@ -27,8 +28,7 @@ from cudabench.records.launch import Source
 from cudabench.records.results import Access, Result
 from cudabench.records.revisions import CodeDifference, CodeFigures, FirstChange, LineChange
 from cudabench.source.files import without_kernels
-from cudabench.toolchain import compiler
-from cudabench.toolchain.record import Compiled
+from cudabench.system import children, interrupts
 
 # What `--arch all` means, as far as the compiler has them: one of each generation of multiprocessor, and sm_90a, for
 # which alone wgmma compiles.

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from cudabench.records.file import ESSENTIAL, SCHEMA, ResultsFile
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Warning
-from cudabench.results.file import ESSENTIAL, SCHEMA, ResultsFile
 from cudabench.results.warnings import KINDS
 
 FIRST_DEVICE = "The device, or the first of several; null where the run ended before it was ready."

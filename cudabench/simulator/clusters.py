@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.launchable import MAX_CLUSTER
+from cudabench.occupancy import MAX_CLUSTER
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, broadcast
 

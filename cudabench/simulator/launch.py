@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
-from cudabench.occupancy import over_bound
+from cudabench.occupancy import (
+    MAX_BLOCK,
+    MAX_CLUSTER,
+    MAX_GRID,
+    MAX_SHARED,
+    MAX_STATIC_SHARED,
+    MAX_THREADS_PER_BLOCK,
+    over_bound,
+)
 from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.count import order

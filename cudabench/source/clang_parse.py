@@ -17,11 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cudabench import confined
+from cudabench.compile import cache, includes, limits, outside
+from cudabench.compile.record import Job
 from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
-from cudabench.toolchain import cache, includes, limits, outside
-from cudabench.toolchain.record import Job
+from cudabench.system import confined
 
 if TYPE_CHECKING:
     from clang.cindex import TranslationUnit

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from clang.cindex import Cursor, CursorKind
 
-from cudabench import confined
+from cudabench.compile import stand_ins
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.cursors import FUNCTIONS, RECORDS, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
-from cudabench.toolchain import stand_ins
+from cudabench.system import confined
 
 # What C++ looks up without its name in the text: in loops over a range and in structured bindings.
 _UNNAMED = (

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.reading import open_bytes
 from cudabench.source import clang_parse
 from cudabench.source.records import SourceFile, Task
+from cudabench.system.reading import open_bytes
 
 MOST_BYTES = 16 << 20  # of a source file
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.brackets import closing, listed
 from cudabench.errors import UsageError, did_you_mean
+from cudabench.source.brackets import closing, listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type

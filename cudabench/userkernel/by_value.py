@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
+from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
 from cudabench.userkernel.pointers import like
 

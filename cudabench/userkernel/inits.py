@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.brackets import closing, listed
-from cudabench.confined import host_memory
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.floats import to_bfloat16
+from cudabench.source.brackets import closing, listed
+from cudabench.system.confined import host_memory
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.vocabulary import ExpressionError

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import confined
+from cudabench.system import confined
 from cudabench.userkernel.vocabulary import ELEMENTWISE, TYPES, ExpressionError, alias
 
 EXPRESSION_S = 60.0

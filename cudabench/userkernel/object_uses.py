@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudabench.brackets import closing, listed, split
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.launch import Surface, Texture
+from cudabench.source.brackets import closing, listed, split
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type

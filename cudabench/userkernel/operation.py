@@ -12,12 +12,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from cudabench.confined import host_memory
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16
 from cudabench.operations import blas
-from cudabench.outputs import write_with
 from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
+from cudabench.system.confined import host_memory
+from cudabench.system.outputs import write_with
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded

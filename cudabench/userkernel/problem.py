@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.outputs import check_target
 from cudabench.plan.limits import check_block, check_cluster, check_grid, check_shared
 from cudabench.records.launch import Dim, Launch
 from cudabench.source.records import SourceFile
+from cudabench.system.outputs import check_target
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expected import Expectation, loaded, sides

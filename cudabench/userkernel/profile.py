@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
-from cudabench.reading import open_bytes
+from cudabench.system.reading import open_bytes
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
 MOST_BYTES = 4 << 20  # of a profile

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cudabench.brackets import split
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.launchable import MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
 from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combinations, values_of, zipped
 from cudabench.plan.space import count as count_of
+from cudabench.source.brackets import split
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
 from cudabench.userkernel.request import LAUNCH, UserRequest, name_of

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import brackets
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import Launch, Surface
+from cudabench.source import brackets
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS

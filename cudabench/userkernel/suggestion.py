@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cudabench.compile import includes
 from cudabench.errors import UsageError
 from cudabench.plan.constants import Constants, NotANumber
 from cudabench.source import clang_parse
@@ -30,7 +31,6 @@ from cudabench.source.records import (
     TemplateParameter,
     numbers_in,
 )
-from cudabench.toolchain import includes
 from cudabench.userkernel import pointers
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken

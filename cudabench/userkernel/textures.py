@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from cudabench.brackets import listed
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import Surface, Texture
+from cudabench.source.brackets import listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
 from cudabench.userkernel.conforming import shape_text

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.reading import check_regular
 from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
+from cudabench.system.confined import host_memory
+from cudabench.system.reading import check_regular
 from cudabench.userkernel.conforming import shape_text, storage
 from cudabench.userkernel.inits import Init
 

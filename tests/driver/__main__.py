@@ -23,7 +23,7 @@ COVERED = (
     *(f"cudabench/measure/{name}.py" for name in (
         "ab", "buffers", "floors", "gpu_run", "limited", "modules", "outputs", "sampling", "session", "state", "worker",
     )),
-    *(f"cudabench/measure/ceilings/{name}.py" for name in ("chapter", "code", "gpu", "run", "worker")),
+    *(f"cudabench/ceilings/{name}.py" for name in ("chapter", "code", "gpu", "run", "worker")),
 )  # fmt: skip
 # The simulator, where these tests spend their time, is not traced.
 SETTINGS = "[run]\nparallel = true\npatch = subprocess, _exit\ninclude =\n    {include}\n"

@@ -23,13 +23,13 @@ import numpy as np
 
 from cudabench import simulator
 from cudabench.cards import load as cards
+from cudabench.compile import cubin as cubins
 from cudabench.devices import cuda_arrays, tensor_maps, textures
 from cudabench.occupancy import most_threads, multiprocessor
 from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.program import Program
 from cudabench.simulator.tensor_maps import MAGIC, Mapped
-from cudabench.toolchain import cubin as cubins
 
 MEMORY_BYTES = 4 << 30
 NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by whoever waits for it

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cudabench import simulator
-from cudabench.toolchain.compiler import compile_ptx
+from cudabench.compile.compiler import compile_ptx
 
 K = 'extern "C" __global__ void k'
 ROWS = np.arange(256, dtype=np.float32)

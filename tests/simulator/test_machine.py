@@ -11,7 +11,7 @@ import pytest
 from conftest import HEAD
 
 from cudabench import simulator
-from cudabench.toolchain.compiler import compile_ptx, nvcc_version
+from cudabench.compile.compiler import compile_ptx, nvcc_version
 
 K = 'extern "C" __global__ void k'
 

@@ -1,0 +1,142 @@
+"""Whether the machine code of a kernel holds the loop that is to be timed: read before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cudabench.cards import Ceiling
+from cudabench.compile import cubin, nvdisasm
+from cudabench.compile.sass import Block, Function, Instruction
+from cudabench.errors import CudabenchError
+
+
+class OtherCode(CudabenchError):
+    """The machine code is not what a microbenchmark times."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one turn of a kernel's loop holds, exactly, and how many other instructions at most.
+
+    holds: by opcode, with a modifier that each must have where it matters: 'LDG.128'; 'RED|REDG' is either. fmas: by
+    opcode of a tensor core, the multiply-adds of a warp, whatever sides the compiler gives each instruction. A kernel
+    without a loop holds its instructions as a whole.
+    """
+
+    holds: Mapping[str, int] = field(default_factory=dict)
+    fmas: Mapping[str, int] = field(default_factory=dict)
+    others: int = 0
+    loop: bool = True
+
+
+def hashed(one: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
+    """Return a ceiling with the hashes that tell the code of its kernel."""
+    digest = hashlib.sha256(ptx.encode()).hexdigest()
+    return replace(one, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
+
+
+def check(image: bytes, entry: str, claim: Claim) -> str:
+    """Return what the loop of a kernel holds, as '512 FFMA of 515 instructions a pass'.
+
+    Raises OtherCode where that is not what is claimed, and DeviceUnusable where nvdisasm is not there.
+    """
+    functions = nvdisasm.functions(image, entry)
+    if not functions:
+        raise OtherCode(f"the machine code has no kernel {entry}")
+    bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
+    found = [(sum(_count(body, claim).values()), body) for body in bodies]
+    if not found:
+        raise OtherCode(f"the compiler left the loop of {entry} out")
+    _, body = max(found, key=lambda pair: pair[0])
+    counted = _count(body, claim)
+    wanted = {**claim.holds, **claim.fmas}
+    for name, count in wanted.items():
+        if counted[name] != count:
+            unit = "multiply-adds by " if name in claim.fmas else ""
+            raise OtherCode(
+                f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: it is not what is timed"
+            )
+    rest = [i for i in body if not any(_is(i, name) for name in wanted) and not is_filler(i)]
+    if len(rest) > claim.others:
+        most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in rest).most_common(3))
+        raise OtherCode(
+            f"the loop of {entry} has {len(rest)} other instructions ({most}), at most {claim.others} are meant"
+        )
+    return _text(body, wanted, claim)
+
+
+def _text(body: Sequence[Instruction], wanted: Mapping[str, int], claim: Claim) -> str:
+    ours = Counter(i.mnemonic for i in body if any(_is(i, name) for name in wanted))
+    named = ", ".join(f"{count} {name}" for name, count in ours.items()) or "nothing"
+    counted = sum(not is_filler(i) for i in body)
+    return f"{named} of {counted} instructions" + (" a pass" if claim.loop else "")
+
+
+def loops(function: Function) -> list[tuple[Instruction, ...]]:
+    """Return the natural loops of a function: for each edge that goes back, the blocks from which it can be reached
+    without passing the block that it goes to."""
+    before: dict[int, list[Block]] = {}
+    for block in function.blocks:
+        for successor in block.successors:
+            before.setdefault(successor, []).append(block)
+    found: dict[int, set[int]] = {}
+    for block in function.blocks:
+        for head in block.successors:
+            if head > block.number:
+                continue
+            members = found.setdefault(head, {head})
+            left = [block]
+            while left:
+                one = left.pop()
+                if one.number not in members:
+                    members.add(one.number)
+                    left += before.get(one.number, [])
+    return [
+        tuple(i for block in function.blocks if block.number in members for i in block.instructions)
+        for members in found.values()
+    ]
+
+
+def is_filler(instruction: Instruction) -> bool:
+    """Whether an instruction does nothing: NOP, and the operation on no register with which ptxas spaces DMMA out."""
+    registers = [operand for operand in instruction.operands if not operand.startswith(("UP", "!UP"))]
+    return instruction.opcode == "NOP" or (
+        instruction.opcode == "UIADD3" and instruction.guard == "!UPT" and set(registers) == {"URZ"}
+    )
+
+
+def _is(instruction: Instruction, name: str) -> bool:
+    for one in name.split("|"):
+        opcode, _, modifier = one.partition(".")
+        if instruction.opcode == opcode and (not modifier or modifier in instruction.modifiers):
+            return True
+    return False
+
+
+def _count(body: Sequence[Instruction], claim: Claim) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for instruction in body:
+        for name in claim.holds:
+            counted[name] += _is(instruction, name)
+        for name in claim.fmas:
+            counted[name] += multiply_adds(instruction) if _is(instruction, name) else 0
+    return counted
+
+
+_SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32}
+
+
+def multiply_adds(instruction: Instruction) -> int:
+    """Return the multiply-adds that an instruction of a tensor core does for a warp: its sides stand behind its name,
+    as in HMMA.16816 and DMMA.8x8x4. 0 where they do not."""
+    for modifier in instruction.modifiers:
+        sides = re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier)
+        if sides:
+            return int(sides[1]) * int(sides[2]) * int(sides[3])
+        if modifier in _SHAPES:
+            return _SHAPES[modifier]
+    return 0

@@ -1,0 +1,459 @@
+"""The ceilings of a GPU, one after the other: each verified before and after it is timed, or without a value."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings import board, chapter, code, theory
+from cudabench.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
+from cudabench.devices import probe
+from cudabench.devices.protocol import Device, Module, Work
+from cudabench.errors import CudabenchError, DeviceError, UsageError
+from cudabench.measure import sampling
+from cudabench.occupancy import capability, occupancy
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Settings
+from cudabench.records.results import Timing
+from cudabench.results import stats
+
+Progress = Callable[[str, float], None]
+
+SAMPLE_S = 2e-3  # what a loop is made long enough for: an event's resolution and a launch's start are under 0.1% of it
+TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
+WARM_UP_S = 0.1
+TRIES = 5  # samples that decide between two grids, and from which the loop's length follows
+FEWEST_BLOCKS = 4  # a multiprocessor, where what it holds is not known
+FLUSHED = 4  # times the L2 that is overwritten before a cold sample
+HOST_COPIES = 7
+ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the kernel that runs meanwhile
+ENERGY_S = 1.5
+IDLE_S = 1.0
+NO_TIME = "a simulated driver makes up its times: the kernel ran and its result is right"
+OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
+
+
+class HostDevice(Device, Protocol):
+    """A device that copies to and from page-locked memory of the host besides."""
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return bytes of page-locked memory."""
+
+
+class WrongResult(CudabenchError):
+    """A microbenchmark left what it must not leave."""
+
+
+@dataclass
+class Ceilings:
+    """Measures ceilings on a device; `scale` is made for it unless it is given. `settings` say how long to sample."""
+
+    device: HostDevice
+    settings: Settings = TIMING
+    progress: Progress = lambda phase, fraction: None
+    scale: Scale | None = None
+    energy_s: float = ENERGY_S
+    idle_s: float = IDLE_S
+    _board: Any = field(default=None, init=False)
+    _loaded: Module | CudabenchError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._board = probe.board(self.device.info.uuid)
+
+    @cached_property
+    def sizes(self) -> Scale:
+        """The sizes of everything."""
+        info = self.device.info
+        free = self.device.free_bytes()
+        if info.kind == "simulated":
+            return self.scale or chapter.in_simulator("sm_" + info.compute_capability.replace(".", ""))
+        return self.scale or chapter.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
+
+    @property
+    def module(self) -> Module:
+        """The chapter, compiled and loaded once. Raises the one error of the compiler or the driver each time."""
+        if self._loaded is None:
+            self.progress("compiling", 0)
+            try:
+                self._loaded = self.device.load(chapter.source(), {}, ())
+            except CudabenchError as error:
+                self._loaded = error
+        if isinstance(self._loaded, CudabenchError):
+            raise self._loaded
+        return self._loaded
+
+    def measure(self, name: str) -> Ceiling:
+        """Return a ceiling by its name; what fails is its status and reason."""
+        kind = KINDS[name]
+        blank = Ceiling(name, kind.group, None, kind.unit)
+        lack = self._lack(name)
+        if lack:
+            return replace(blank, status="skipped", reason=lack)
+        try:
+            measured = self._measured(name, blank)
+        except WrongResult as error:
+            return replace(blank, status="wrong", reason=str(error))
+        except CudabenchError as error:
+            return replace(blank, status="failed", reason=str(error).rstrip("."))
+        except Exception as error:  # a defect in one must not cost the others
+            return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
+        if self.device.info.kind == "simulated":  # no ceiling follows from times that are made up
+            found = replace(blank, reason=NO_TIME, method=measured.method, code=measured.code)
+            return self._hashed(found)
+        return self._hashed(self._beside_theory(measured))
+
+    def _lack(self, name: str) -> str | None:
+        benchmark = chapter.BY_NAME.get(name)
+        own = capability(self.device.info.compute_capability)
+        if benchmark and benchmark.lacks(own):
+            return lacking(benchmark, self.device.info.compute_capability)
+        if KINDS[name].group == "energy" and board.energy_j(self._board) is None:
+            return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
+        return None
+
+    def _measured(self, name: str, blank: Ceiling) -> Ceiling:
+        group = KINDS[name].group
+        if group == "host":
+            return self._host_copy(name, blank)
+        if group == "energy":
+            return self._energy(name, blank)
+        if name == "launch-latency":
+            return self._launch_latency(chapter.BY_NAME[name], blank)
+        return self._kernel(chapter.BY_NAME[name], blank)
+
+    def _beside_theory(self, one: Ceiling) -> Ceiling:
+        link = board.link(self._board)
+        top, made_of = theory.theoretical(one.name, one.group, self.device.info, link)
+        notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
+        named = self.device.info.clocks.get("sm_mhz")
+        if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
+            notes.append(f"it ran at {one.clock_mhz:.0f} MHz")
+        fraction = one.value / top if top and one.value is not None else None
+        return replace(one, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
+
+    # Kernels --------------------------------------------------------------------------------------------------------
+
+    def _kernel(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+        held = self._code(benchmark)
+        self.progress("running", 0)
+        extents = self._extents(benchmark)
+        with self._arrays(benchmark, extents[-1]) as pointers:
+            trials = [_Trial(self, benchmark, extent, pointers) for extent in extents]
+            for trial in trials:
+                trial.prepare()
+            trial = min(trials, key=lambda one: one.seconds) if len(trials) > 1 else trials[0]
+            trial.verify("before timing")
+            timing = self._time(trial.sample)
+            clock_mhz = trial.clock_mhz(timing.samples_s[-1])
+            trial.verify("after timing")
+        filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), held)
+        return replace(filled, clock_mhz=clock_mhz)
+
+    def _filled(self, blank: Ceiling, timing: Timing, amount: float, method: str, held: str = "") -> Ceiling:
+        """Return a ceiling with the value that a time means."""
+        kind = KINDS[blank.name]
+        if kind.less_is_better:
+            low, value, high = (seconds / amount for seconds in (timing.q1_s, timing.median_s, timing.q3_s))
+        else:
+            unit = 1e9 if kind.unit == "GB/s" else 1.0
+            low, value, high = (amount / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
+        return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=held)
+
+    def _code(self, benchmark: Microbenchmark) -> str:
+        """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
+        module = self.module
+        images = module.images([benchmark.function])
+        if not images:
+            raise code.OtherCode("the compiler keeps no machine code to look at")
+        cubin, entries = images[0]
+        claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
+        return code.check(cubin, entries[0], claim)
+
+    def _hashed(self, one: Ceiling) -> Ceiling:
+        """Return a ceiling with what tells the code of its kernel, where it has one."""
+        benchmark = chapter.BY_NAME.get(ENERGY_OF.get(one.name, one.name))
+        images = self.module.images([benchmark.function]) if benchmark else []
+        return code.hashed(one, images[0][0], self.module.ptx, images[0][1][0]) if images else one
+
+    def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
+        """Return the launches to choose from, that with the largest arrays last."""
+        scale = self.sizes
+        passes = benchmark.passes(scale)
+        first = Extent(scale, 1, passes or 1)
+        if benchmark.blocks in ("one", "single"):
+            return [first]
+        if benchmark.blocks == "empty":
+            return [replace(first, grid=scale.sms * scale.empty_blocks)]
+        full = replace(first, grid=scale.sms * self._blocks_per_sm(benchmark))
+        if benchmark.blocks == "fill":
+            return [full]
+        tiles = benchmark.tiles(scale)
+        return [replace(full, grid=min(full.grid, tiles)), replace(full, grid=tiles)]
+
+    def _blocks_per_sm(self, benchmark: Microbenchmark) -> int:
+        needs = self.module.resources(benchmark.function)
+        try:
+            fits = occupancy(self.device.info.compute_capability, THREADS, needs.registers, needs.shared_bytes)
+        except UsageError:  # a card that is newer than the table
+            return FEWEST_BLOCKS
+        return max(1, fits.blocks_per_sm)
+
+    @contextmanager
+    def _arrays(self, benchmark: Microbenchmark, extent: Extent) -> Iterator[dict[str, int]]:
+        """Give the addresses of a microbenchmark's arrays, filled."""
+        arrays = benchmark.arrays(extent)
+        pointers: dict[str, int] = {}
+        try:
+            for name, content in arrays.items():
+                nbytes = content if isinstance(content, int) else content.nbytes
+                pointers[name] = self.device.allocate(nbytes, own_page=True)
+                if not isinstance(content, int):
+                    self.device.upload(pointers[name], content)
+            if benchmark.cold:
+                pointers[_FLUSH] = self.device.allocate(FLUSHED * extent.scale.l2_bytes)
+            launches = benchmark.before(extent)
+            if launches:
+                self.device.run(self.device.bind(self.module, launches, pointers), "filling arrays")
+            yield pointers
+        finally:
+            if self.device.alive():
+                for pointer in pointers.values():
+                    self.device.release(pointer)
+
+    def _time(self, sample: Callable[[], float]) -> Timing:
+        self.progress("warming up", 0)
+        sampling.warm_up(sample, min(WARM_UP_S, self.settings.min_time))
+        samples: list[float] = []
+        start = time.monotonic()
+        while not sampling.enough(samples, time.monotonic() - start, self.settings):
+            self.progress("timing", min(len(samples) / self.settings.min_samples, 1.0))
+            samples.append(sample())
+        return stats.summarize(samples, "hot")
+
+    def _launch_latency(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+        held = self._code(benchmark)
+        extent = Extent(self.sizes, 1, 1)
+        work = self.device.bind(self.module, [benchmark.launch(extent)], {})
+
+        def sample() -> float:
+            start = time.perf_counter()
+            self.device.run(work, "launching")
+            return time.perf_counter() - start
+
+        timing = self._time(sample)
+        return self._filled(blank, timing, 1, benchmark.method(extent), held)
+
+    # Host copies ----------------------------------------------------------------------------------------------------
+
+    def _host_copy(self, name: str, blank: Ceiling) -> Ceiling:
+        nbytes = self.sizes.host_bytes
+        self.progress("running", 0)
+        words = chapter.pattern(0, nbytes // 4).view(np.uint8)
+        memory = self.device.pinned(nbytes) if name.endswith("pinned") else np.empty(nbytes, np.uint8)
+        pointer = self.device.allocate(nbytes)
+        up = name.startswith("host-to-device")
+
+        def sample() -> float:
+            start = time.perf_counter()
+            if up:
+                self.device.upload(pointer, memory)
+            else:
+                self.device.download(pointer, memory)
+            if not self.device.alive():
+                raise DeviceError("CUDA failed while copying")
+            return time.perf_counter() - start
+
+        try:
+            if up:
+                memory[:] = words
+                self.device.run(self.device.fill(pointer, nbytes, POISON), "poisoning")
+            else:
+                memory[:] = POISON
+                self.device.upload(pointer, words)
+            samples = [sample() for _ in range(HOST_COPIES)][1:]
+            if up:
+                memory = np.empty(nbytes, np.uint8)
+                self.device.download(pointer, memory)
+        finally:
+            self.device.release(pointer)
+        differ = np.flatnonzero(memory != words)
+        if len(differ):
+            raise WrongResult(f"byte {int(differ[0])} of the copy is not that of the source")
+        timing = stats.summarize(samples, "hot")
+        kind = "page-locked" if name.endswith("pinned") else "pageable"
+        method = f"{nbytes / 2**20:g} MiB of {kind} memory, by the host's clock; all bytes compared"
+        return self._filled(blank, timing, nbytes, method)
+
+    # Energy ---------------------------------------------------------------------------------------------------------
+
+    def _energy(self, name: str, blank: Ceiling) -> Ceiling:
+        """Return the energy of a byte that a copy moves, or of a float32 operation: what the board takes above idle."""
+        benchmark = chapter.BY_NAME[ENERGY_OF[name]]
+        held = self._code(benchmark)
+        idle_w = self._idle_w()
+        extent = self._extents(benchmark)[-1]
+        with self._arrays(benchmark, extent) as pointers:
+            trial = _Trial(self, benchmark, extent, pointers)
+            trial.prepare()
+            trial.verify("before the energy is read")
+            many = max(1, round(0.05 / trial.seconds))
+            work = trial.work
+            began, start, launches = self._joules(), time.monotonic(), 0
+            while time.monotonic() - start < self.energy_s:
+                self.progress("timing", min((time.monotonic() - start) / max(self.energy_s, 1e-9), 1.0))
+                self.device.run(_repeated(work, many), "running for its energy")
+                launches += many
+            seconds, joules = time.monotonic() - start, self._joules() - began
+            trial.verify("after the energy was read")
+        above = joules - idle_w * seconds
+        if above <= 0:
+            raise DeviceError(
+                f"the board took no more than idle, {idle_w:.0f} W, while it ran: NVML's energy stands still"
+            )
+        method = (
+            f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "
+            f"{launches} launches"
+        )
+        value = above / (benchmark.amount(trial.extent) * launches)
+        return replace(blank, value=value, samples=1, method=method, code=held)
+
+    def _joules(self) -> float:
+        found = board.energy_j(self._board)
+        if found is None:
+            raise DeviceError("NVML no longer tells the energy of this card")
+        return found
+
+    def _idle_w(self) -> float:
+        """Return what the board takes while nothing runs, its clocks still up: a moment after a launch."""
+        self.progress("warming up", 0)
+        began, start = self._joules(), time.monotonic()
+        time.sleep(self.idle_s)
+        return (self._joules() - began) / max(time.monotonic() - start, 1e-9)
+
+
+_FLUSH = "flush"  # the array that is overwritten before cold samples
+
+
+@dataclass
+class _Trial:
+    """One microbenchmark at one extent, on its arrays."""
+
+    owner: Ceilings
+    benchmark: Microbenchmark
+    extent: Extent
+    pointers: Mapping[str, int]
+    seconds: float = 0.0
+    work: Work = field(default=lambda: None, init=False)
+
+    def prepare(self) -> None:
+        """Make the loop long enough, and take a first time."""
+        self._bind()
+        typical = self._typical()
+        if self.benchmark.passes(self.extent.scale) is None:
+            most = self.extent.scale.most_passes
+            while typical < SAMPLE_S / 2 and self.extent.passes < most:
+                # A first pass may be lost in the launch: never more than 64 times as long at once.
+                longer = min(64.0, SAMPLE_S / max(typical, 1e-9))
+                passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
+                self.extent = replace(self.extent, passes=passes)
+                self._bind()
+                typical = self._typical()
+        self.seconds = typical
+
+    def _bind(self) -> None:
+        device = self.owner.device
+        self.work = device.bind(self.owner.module, [self.benchmark.launch(self.extent)], self.pointers)
+
+    def _typical(self) -> float:
+        return float(np.median([self.sample() for _ in range(TRIES)]))
+
+    def sample(self) -> float:
+        """Return the seconds of one launch."""
+        device = self.owner.device
+        before = [self._fill(name, 0) for name in self.benchmark.zeroed]
+        if self.benchmark.cold:
+            flush = device.fill(self.pointers[_FLUSH], FLUSHED * self.extent.scale.l2_bytes, 0)
+            return device.sample([self.work], "cold", [*before, flush])
+        works = [self.work] * (self.extent.scale.launches if self.benchmark.name == "launch-gap" else 1)
+        return device.sample(works, "hot", before)
+
+    def clock_mhz(self, seconds: float) -> float | None:
+        """Return the clock of the multiprocessors in the last launch, which took so long, by their own counters; None
+        where it does not count those.
+
+        A block takes as long as its slowest warp: warps that share a unit do not end together.
+        """
+        if chapter.CLOCKS not in self.benchmark.arrays(self.extent):
+            return None
+        of_blocks = self._look(chapter.CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
+        clocks = float(np.median(of_blocks.max(axis=1)))
+        return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
+
+    def verify(self, when: str) -> None:
+        """Run once more, over poison, and look at what is left. Raises WrongResult."""
+        device = self.owner.device
+        filled = {a for launch in self.benchmark.before(self.extent) for a in launch.arguments if isinstance(a, str)}
+        arrays = self.benchmark.arrays(self.extent)
+        poisoned = [n for n, c in arrays.items() if isinstance(c, int) and n not in filled | {*self.benchmark.zeroed}]
+        zeros = [self._fill(name, 0) for name in self.benchmark.zeroed]
+        device.run(_all([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
+        behind = self.benchmark.behind(self.extent)
+        if behind:
+            device.run(_all([*zeros, device.bind(self.owner.module, behind, self.pointers)]), "verifying")
+        fault = self.benchmark.wrong(self.extent, self._look)
+        if fault:
+            raise WrongResult(f"{fault} ({when})")
+
+    def _fill(self, name: str, byte: int) -> Work:
+        content = self.benchmark.arrays(self.extent)[name]
+        return self.owner.device.fill(
+            self.pointers[name], content if isinstance(content, int) else content.nbytes, byte
+        )
+
+    def _look(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
+        size = np.dtype(dtype).itemsize
+        if count is None:
+            content = self.benchmark.arrays(self.extent)[name]
+            count = (content if isinstance(content, int) else content.nbytes) // size - first
+        found = np.empty(count, dtype)
+        self.owner.device.download(self.pointers[name] + first * size, found)
+        return found
+
+
+def _all(works: Sequence[Work]) -> Work:
+    def queue() -> None:
+        for work in works:
+            work()
+
+    return queue
+
+
+def _repeated(work: Work, times: int) -> Work:
+    return _all([work] * times)
+
+
+def lacking(benchmark: Microbenchmark, compute_capability: str) -> str:
+    """Return why a card of a compute capability has no such ceiling."""
+    least = ".".join(map(str, benchmark.least))
+    if benchmark.most == benchmark.least:
+        return f"{benchmark.wanting} is of compute capability {least} alone; this card has {compute_capability}"
+    return f"{benchmark.wanting} begins at compute capability {least}; this card has {compute_capability}"
+
+
+def notes_of(name: str, compute_capability: str) -> str:
+    """Return what is to be known of a ceiling besides its figure."""
+    major = capability(compute_capability)[0]
+    if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16", "tensor-int8") and major == 9:
+        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, has ceilings of its own"
+    if name.startswith("tensor-") and major in (10, 11):
+        return "measured by mma.sync; tcgen05, which a kernel for this very architecture has, reaches more"
+    if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16") and major in (8, 12):
+        return "GeForce boards sum in float32 at half the rate of the others"
+    return ""

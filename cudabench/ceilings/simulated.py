@@ -1,0 +1,118 @@
+"""The microbenchmarks in the simulator: every kernel runs at its smallest size and is verified. Nothing has a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.ceilings import chapter, code
+from cudabench.ceilings.chapter import Extent, Microbenchmark
+from cudabench.ceilings.gpu import lacking
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import CudabenchError, UnsupportedFeature
+from cudabench.occupancy import capability
+from cudabench.records.launch import POISON, Launch
+from cudabench.records.planned import Case, Problem
+
+Progress = Callable[[str, float], None]
+NO_TIME = "the simulator has no time: the kernel ran and its result is right"
+APART = 4096  # bytes
+NO_KERNEL = "the simulator has no host link, clock or power to measure"
+
+
+@dataclass
+class SimulatedCeilings:
+    """Runs microbenchmarks on an architecture such as sm_90."""
+
+    device: SimDevice
+    progress: Progress = lambda phase, fraction: None
+    _held: dict[str, str] = field(default_factory=dict, init=False)
+
+    def measure(self, name: str) -> Ceiling:
+        """Return a ceiling without a value: ok, and what was verified; or what is wrong."""
+        kind = KINDS[name]
+        blank = Ceiling(name, kind.group, None, kind.unit)
+        benchmark = chapter.BY_NAME.get(name)
+        if benchmark is None:
+            return replace(blank, status="skipped", reason=NO_KERNEL)
+        if benchmark.lacks(capability(self.device.architecture)):
+            return replace(blank, status="skipped", reason=lacking(benchmark, self.device.info.compute_capability))
+        try:
+            return self._verified(benchmark, blank)
+        except UnsupportedFeature as error:
+            return replace(blank, status="skipped", reason=str(error).rstrip("."))
+        except CudabenchError as error:
+            return replace(blank, status="failed", reason=str(error).rstrip("."))
+
+    def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+        scale = chapter.in_simulator(self.device.architecture)
+        one = benchmark.blocks in ("one", "single")
+        passes = benchmark.passes(scale) or scale.most_passes
+        each = scale.empty_blocks if benchmark.blocks == "empty" else 1
+        extent = Extent(scale, 1 if one else scale.sms * each, passes)
+        self.progress("compiling", 0)
+        launches = [*benchmark.before(extent), benchmark.launch(extent)]
+        case = case_of(benchmark, launches)
+        compiled = self.device.load(case).compiled
+        held = ""
+        if compiled.cubin is not None:
+            claim = chapter.claim_of(benchmark, capability(self.device.architecture))
+            entry = compiled.entry(benchmark.function)
+            held = code.check(compiled.cubin, entry, claim)
+            blank = code.hashed(blank, compiled.cubin, compiled.ptx, entry)
+        arrays = _placed(benchmark.arrays(extent))
+        for name in benchmark.zeroed:
+            arrays[name][:] = 0
+        self.progress("running", 0)
+        report = self.device.run(case, arrays, trace=False, progress=lambda done: self.progress("running", done)).report
+        if report.hazards:
+            return replace(blank, status="wrong", reason=report.hazards[0].message, code=held)
+        behind = benchmark.behind(extent)
+        if behind:
+            for name in benchmark.zeroed:
+                arrays[name][:] = 0
+            self.device.run(case_of(benchmark, behind), arrays, trace=False, progress=lambda done: None)
+
+        def look(name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
+            elements = arrays[name].view(dtype)
+            return elements[first : None if count is None else first + count]
+
+        fault = benchmark.wrong(extent, look)
+        if fault:
+            return replace(blank, status="wrong", reason=fault, code=held)
+        return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=held)
+
+
+def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
+    """Return arrays at rising addresses; those of which only the bytes are known are poison."""
+    sizes = {name: one if isinstance(one, int) else one.nbytes for name, one in contents.items()}
+    memory = np.full(sum(-(-size // APART) * APART + APART for size in sizes.values()), POISON, np.uint8)
+    found, at = {}, 0
+    for name, content in contents.items():
+        found[name] = memory[at : at + sizes[name]]
+        if not isinstance(content, int):
+            found[name] = found[name].view(content.dtype)
+            found[name][:] = content
+        at += -(-sizes[name] // APART) * APART + APART
+    return found
+
+
+def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
+    """Return launches of the chapter as a case, the last of which names it."""
+    last = launches[-1]
+    return Case(
+        operation="ceilings",
+        kernel=benchmark.name,
+        id=None,
+        function=last.function,
+        source=chapter.source(),
+        problem=Problem({}, "uint32"),
+        block=last.block,
+        grid=last.grid,
+        launches=tuple(launches),
+        defines={},
+        expects=benchmark.name,
+    )

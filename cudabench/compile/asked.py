@@ -1,0 +1,105 @@
+"""A job without the bodies of kernels that nobody asked for: the compiler's time goes into those that are.
+
+A file of 15 kernels takes 43 s where the one that is asked for takes 0.3 s. One with fewer than `LEAST`, or a
+short one, is compiled as it is: reading it would take as long.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from cudabench.compile import names
+from cudabench.compile.record import Job
+from cudabench.errors import CudabenchError
+from cudabench.source import clang_parse
+from cudabench.source.records import Kernel, SourceFile, Task
+from cudabench.source.words import DIRECTIVE, blank, without_remarks
+
+LEAST, SHORT = 4, 4000  # kernels, characters
+_WARNING = re.compile(
+    r"(?P<file>[^\n]+):(?P<line>\d+): (?:warning|remark)\b"
+    r'(?: #177-D: (?:function|variable) "(?P<name>[^"\n]*)" was declared but never referenced)?'
+)
+_LASTING = ("define", "undef", "include", "line", "error", "warning")
+
+
+def only(job: Job) -> Job:
+    """Return a job whose source declares the kernels that are not among `job.names`; all else keeps its line.
+
+    Those whose code may be part of another's stay: kernels that device code mentions. So do templates, of which the
+    compiler makes nothing that is not asked for, and all where the file has variables of its own that nobody else sees.
+    Raises nothing: a text that the compiler refuses so has to be compiled as it is.
+    """
+    asked = {names.plain(name) for name in job.names}
+    if not asked or not all(asked) or job.source.count("__global__") < LEAST or len(job.source) < SHORT:
+        return job
+    file = _read(job)
+    if file is None or file.private or "\r" in job.source:
+        return job
+    kernels = _kernels(file)
+    called = {name for one in kernels for name in one.names - {one.name}}
+    large = file.large & {name for one in kernels if one.name in asked for name in one.names}
+    source = job.source
+    for one in sorted(kernels, key=lambda kernel: -kernel.start):
+        other = one.name not in asked | called and not one.template_parameters and "__global__" in one.text
+        if other and _closed(one.text) and not large & one.names:
+            source = source[: one.start] + _declared(one.text) + source[one.end :]
+    return job if source == job.source else replace(job, source=source)
+
+
+def as_written(log: str, job: Job, shorter: Job) -> str:
+    """Return the warnings of a shortened job without those of the kernels that are left out, and of what only they
+    use."""
+    file = None if shorter is job else _read(job)
+    if file is None:
+        return log
+    own, left = (one.source.split("\n") for one in (job, shorter))
+    changed = {at for at, (one, two) in enumerate(zip(own, left, strict=True), 1) if one != two}
+    gone = {word for at in changed for word in re.findall(r"\w+", own[at - 1])}
+    within = [(job.source.count("\n", 0, one.start), job.source.count("\n", 0, one.end)) for one in _kernels(file)]
+    found: list[str] = []
+    skipping = False
+    for line in log.split("\n"):
+        head = _WARNING.match(line)
+        if head is not None:
+            at = int(head["line"]) if head["file"] == job.filename else 0
+            unused = head["name"] in gone and not any(first < at <= last + 1 for first, last in within)
+            skipping = unused or at in changed
+        if not skipping:
+            found.append(line)
+    return "\n".join(found)
+
+
+def _read(job: Job) -> SourceFile | None:
+    """Read a job's source as who plans a run has read it: a file of the user's, or a chapter. None where that fails."""
+    task = Task(os.path.basename(job.filename), job.source)
+    folder, beside = str(Path(job.filename).resolve().parent), str(Path(job.filename).parent)
+    if folder in job.include_dirs:
+        folders = tuple(one for one in job.include_dirs if one not in (folder, beside))
+        task = Task(job.filename, job.source, beside, folders, job.defines, job.std)
+    try:
+        return clang_parse.read(task).file
+    except CudabenchError:
+        return None
+
+
+def _kernels(file: SourceFile) -> list[Kernel]:
+    """Return the kernels of the file itself whose text stands in it as it is."""
+    own = [one for one in file.kernels if not one.file and one.text.endswith("}")]
+    return [one for one in own if file.text[one.start : one.end] == one.text]
+
+
+def _closed(text: str) -> bool:
+    """Return whether nothing that the preprocessor does within a text lasts behind it."""
+    words = [one[1] for one in DIRECTIVE.finditer(without_remarks(text))]
+    begun = sum(word in ("if", "ifdef", "ifndef") for word in words)
+    return begun == words.count("endif") and not any(word in _LASTING for word in words)
+
+
+def _declared(text: str) -> str:
+    """Return a kernel's head as a declaration, as long and with as many lines as the definition."""
+    brace = without_remarks(text).index("{")
+    return text[:brace] + ";" + blank(text[brace + 1 :])

@@ -1,0 +1,454 @@
+"""CUDA C++ to PTX and machine code, for the simulator and for a GPU alike.
+
+Each compiler gets the file as it is and, where it refuses that, the part of it that the asked kernels come to.
+NVRTC comes first, and nvcc where NVRTC gives up; on a GPU with a toolkit it is PyCUDA's nvcc alone.
+CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cudabench.compile import (
+    architecture,
+    asked,
+    cache,
+    diagnostics,
+    includes,
+    limits,
+    names,
+    nvcc,
+    nvrtc,
+    outside,
+    prelude,
+    stand_ins,
+    toolkit,
+)
+from cudabench.compile.record import Backend, Compiled, Compiler, Job, Refused
+from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
+from cudabench.source.records import Task
+from cudabench.source.words import DIRECTIVE, without_remarks
+from cudabench.symbols import readable
+
+if TYPE_CHECKING:
+    from cudabench.source.device_part import Host
+
+nvrtc_version = nvrtc.version
+nvcc_version = nvcc.version
+
+
+def compile_ptx(
+    source: str,
+    filename: str,
+    *,
+    arch: str = "sm_90",
+    defines: Mapping[str, str] | None = None,
+    include_dirs: Sequence[str] = (),
+    names: Sequence[str] = (),
+    std: str = "",
+    backend: Backend | None = None,
+    debug: bool = False,
+) -> Compiled:
+    """Compile to PTX with line information; `debug`: without optimisation.
+
+    `filename` is what diagnostics and line information call the source; where it has a folder, files in that can be
+    included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
+    'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for them. `std` is the
+    language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20.
+
+    Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
+    lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
+    """
+    job = _job(source, filename, arch, defines, include_dirs, names, std, debug=debug)
+    return _compile(job, _chosen(backend))
+
+
+def compile_cubin(
+    source: str,
+    filename: str,
+    *,
+    arch: str = "sm_90",
+    defines: Mapping[str, str] | None = None,
+    include_dirs: Sequence[str] = (),
+    names: Sequence[str] = (),
+    std: str = "",
+    backend: Backend | None = None,
+    build: nvcc.Build | None = None,
+) -> Compiled:
+    """Compile to machine code, with PTX and ptxas' report of what each entry needs; arguments and errors as above.
+
+    ptxas refuses what no launch could hold, such as more than 48 KiB of static shared memory: CompilerError.
+    `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
+    has neither PTX nor ptxas' report.
+    """
+    job = _job(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
+    if build is None:
+        return _compile(job, _chosen(backend))
+    if (backend or gpu_backend()) == "nvcc":
+        return _attempt([nvcc.Nvcc(build)], job)
+    return _compile(job, "nvrtc")
+
+
+def _job(*what: Any, **how: Any) -> Job:
+    """Return the job for the architecture that its texts ask for (`toolchain.architecture`)."""
+    job = Job.of(*what, **how)
+    outside.check(job)
+    return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
+
+
+def gpu_backend() -> Backend:
+    """Return the compiler for a GPU: nvcc where it is there, else NVRTC, or the one that CUDABENCH_COMPILER fixes."""
+    return _chosen(None) or ("nvrtc" if toolkit.nvcc() is None else "nvcc")
+
+
+def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
+    """Return the architectures that a compiler takes ('sm_75', ...); DeviceUnusable where it is not installed."""
+    if backend == "nvcc":
+        return nvcc.architectures()
+    return tuple(f"sm_{number}" for number in nvrtc.load().architectures)
+
+
+def _chosen(backend: Backend | None) -> Backend | None:
+    """The compiler that the caller or else CUDABENCH_COMPILER fixes; None for the usual order."""
+    wanted = os.environ.get("CUDABENCH_COMPILER", "")
+    if wanted not in ("", "nvrtc", "nvcc"):
+        raise UsageError(f"CUDABENCH_COMPILER={wanted} names no compiler: set it to nvrtc or nvcc, or not at all.")
+    if backend is not None or not wanted:
+        return backend
+    return "nvrtc" if wanted == "nvrtc" else "nvcc"
+
+
+@functools.lru_cache(maxsize=64)
+def _compile(job: Job, backend: Backend | None) -> Compiled:
+    """Compile with NVRTC and, where it is not there or gives up, nvcc; or with the one that is fixed."""
+    if backend == "nvcc":
+        return _attempt([nvcc.Nvcc()], job)
+    try:
+        library = nvrtc.load()
+    except DeviceUnusable:
+        if backend == "nvrtc" or toolkit.nvcc() is None:
+            raise
+        return _attempt([nvcc.Nvcc()], job)
+    _check_architecture(job, library, backend)
+    name = cache.key(job, library)
+    compiled = cache.load(name)
+    if compiled is None:
+        compilers: list[Compiler] = [nvrtc.Nvrtc(library)]
+        if backend is None and toolkit.nvcc() is not None:
+            compilers.append(nvcc.Nvcc())
+        compiled = _attempt(compilers, job)
+        if compiled.backend == "nvrtc":
+            cache.store(name, compiled)
+    return compiled
+
+
+def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | None) -> None:
+    number = int(job.arch.rstrip("af"))
+    if not library.architectures or number in library.architectures:
+        return
+    if backend is None and toolkit.nvcc() is not None and f"sm_{number}" in nvcc.architectures():
+        return
+    listed = ", ".join(f"sm_{known}" for known in library.architectures)
+    version = ".".join(map(str, library.version))
+    raise UsageError(f"sm_{job.arch}: NVRTC {version} does not compile for this architecture: choose one of {listed}.")
+
+
+# The rule ------------------------------------------------------------------------------------------------------------
+
+_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some NVRTC crash over a concept in C++17
+_UNRESOLVED = re.compile(
+    r"(?:Unresolved extern|Cannot take address of) function '([\w$]+)'"
+    r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
+)
+_EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
+# What a lambda says of where it runs: in a kernel it says nothing, and compilers take it with an option alone.
+_LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
+
+    hosts: functions for the host that are declared only. bare: no host code is left.
+    """
+
+    source: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bare: bool = False
+    emptied: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
+
+
+def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
+    """Return what the first compiler makes that takes the file, or the part of it that the asked kernels come to.
+
+    What ptxas refuses for an architecture's lack of what its GPUs have is compiled for those. No try begins once all of
+    them took as long as one may.
+    """
+    ends = time.monotonic() + limits.compile_seconds()
+    failed: list[tuple[Refused, Backend]] = []
+    for compiler in compilers:
+        try:
+            return _compiled(compiler, job, ends)
+        except Refused as refused:
+            failed.append((refused, compiler.backend))
+        if time.monotonic() > ends or not _may_be_compilers(failed[-1][0]):
+            break  # the user's own fault, which no other compiler mends
+    last, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
+    if architecture.refused_for_it(last.log, job):
+        return _attempt(compilers, architecture.own(job))
+    try:
+        return _fail(last, tried, job)
+    except CompilerError as error:
+        # PTX has declarations of the device's runtime, which machine code would have to be linked with.
+        in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
+        if type(error) is CompilerError and not in_ptx and "error" in last.log:
+            raise RefusedAsCode(str(error)) from None
+        raise
+
+
+class RefusedAsCode(CompilerError):
+    """No try got as far as ptxas: what was refused to machine code is refused to PTX as well."""
+
+
+def _may_be_compilers(refused: Refused) -> bool:
+    """Tell whether another compiler may take what one refuses: for host code in it, or a header that it lacks."""
+    return refused.of_host or bool(refused.emptied) or bool(diagnostics.missing_headers(refused.log))
+
+
+def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
+    """Compile the file as it is and, where it is refused, the part of it that the asked kernels come to."""
+    shorter = asked.only(job)
+    try:
+        compiled = _in_options(compiler, shorter, _Text(shorter.source), ends)
+        return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
+    except Refused as refused:
+        first = refused
+    except UsageError:
+        return _in_options(compiler, job, _Text(job.source), ends)
+    text = None if time.monotonic() > ends or _is_own(first, job) else _part(compiler, job, first)
+    if text is None:
+        raise first
+    try:
+        return _in_options(compiler, job, text, ends)
+    except Refused as second:
+        raise _telling(first, second) from None
+
+
+def _telling(first: Refused, second: Refused) -> Refused:
+    """Return the refusal that speaks of the kernels: that of their part, unless it misses what the whole file has."""
+    seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
+    before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
+    misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
+    told = first if misses and not seen and not before & after else second
+    told.emptied, told.of_host = second.emptied, first.of_host or second.of_host
+    told.by_assembler = first.by_assembler or second.by_assembler
+    return told
+
+
+def _is_own(refused: Refused, job: Job) -> bool:
+    """Tell whether ptxas refuses a kernel that is asked for: for its shared memory, or a line of its PTX."""
+    over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
+    # An instance that the file makes may be too large where the one that is asked for is not.
+    return any(names.plain(name) in over for name in job.names if "<" not in name)
+
+
+def _in_options(compiler: Compiler, job: Job, text: _Text, ends: float) -> Compiled:
+    """Compile a text, with what its refusal asks for: what CUDA took away from the language, the standard library for
+    kernels, which is slow to compile, C++20. Raises Refused as before the last of these."""
+    standard = False
+    if not job.std and _NEW_LANGUAGE.search(job.source):
+        job = replace(job, std="c++20")
+    before: Refused | None = None
+    while True:
+        try:
+            return _checked(compiler, job, text, standard=standard)
+        except Refused as refused:
+            last = refused
+        last.by_assembler = diagnostics.speaks_of_assembler(last.log)
+        last.emptied = text.emptied
+        of_host = diagnostics.speaks_of_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
+        last.of_host = of_host
+        if time.monotonic() > ends or (of_host and not text.bare):
+            break
+        if not job.older and stand_ins.uses_removed(last.log):
+            job = replace(job, older=True)
+        elif compiler.backend == "nvrtc" and not standard and diagnostics.misses_standard(last.log):
+            standard = True
+        elif not job.std and _may_be_language(last):
+            job, before = replace(job, std="c++20"), last
+        else:
+            break
+    raise before or last
+
+
+def _checked(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Compiled:
+    """Compile a text; Refused also where what was made calls a function of which only the head was left."""
+    try:
+        compiled = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard)
+    except Refused as refused:
+        if text.bare and (log := _calls_host(refused.log, "", text, job)):
+            raise Refused(log) from None
+        if job.machine_code and diagnostics.assembler_lines(refused.log):
+            refused.places = functools.partial(_places, compiler, job, text, standard=standard)
+        raise
+    if text.bare and (log := _calls_host("", compiled.ptx, text, job)):
+        raise Refused(log)
+    return compiled
+
+
+def _calls_host(log: str, ptx: str, text: _Text, job: Job) -> str:
+    """Return a log that says which function of the host is called, where a log or PTX shows that one is; else ''."""
+    called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
+    for name in called:
+        known = readable(name).split("::")[-2:]
+        operators = [one for one in text.hosts if one.name.startswith("operator") and known == [name]]
+        host = next((one for one in text.hosts if one.name in known), operators[0] if operators else None)
+        if host is None:
+            continue  # declared so by the file itself: ptxas and the simulator refuse the call
+        said = f'calling the __host__ function "{host.name}" from device code is not allowed'
+        return f"{host.file or job.filename}({host.line}): error: {said}\n"
+    return ""
+
+
+def _may_be_language(refused: Refused) -> bool:
+    """Tell whether another version of C++ may mend a refusal: not where all of it is names that nobody declared, what
+    follows from them, and signs that are missing."""
+    undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
+    plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
+    of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
+    found = diagnostics.faults(refused.log)
+    if any(word in fault.shown for fault in found for word in (*_NEW_WORDS, "<=>", "explicit(")):
+        return True
+    if found and all(one.message.startswith("#error") and not of_language.search(one.message) for one in found):
+        return False
+    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in found)
+
+
+_NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
+
+
+def _places(compiler: Compiler, job: Job, text: _Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
+    """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
+    job = replace(job, machine_code=False)
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
+    try:
+        ptx = compiler.compile(job, text.source, text.headers, bare=text.bare, standard=standard).ptx
+    except (CudabenchError, Refused):
+        return {}
+    return diagnostics.source_lines(ptx, job.filename)
+
+
+# The part that the asked kernels come to -----------------------------------------------------------------------------
+
+
+def _part(compiler: Compiler, job: Job, refused: Refused) -> _Text | None:
+    """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
+    from cudabench.source.device_part import device_part
+
+    included = includes.read(job)
+    beside = os.path.dirname(job.filename)
+    folder = beside if os.path.isdir(beside) else None
+    task = Task(job.filename, job.source, folder, job.include_dirs, job.defines, job.std or None)
+    number = re.sub(r"\D", "", job.arch)
+    front = f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {number}0\n"
+    front += f"#define __CUDA_ARCH_FEAT_SM{number}_ALL 1\n" if job.arch.endswith("a") else ""
+    front += "#define __CUDACC_RTC__ 1\n" if compiler.backend == "nvrtc" else ""
+    paths = dict.fromkeys(stand_ins.path(name) for name, _ in included.absent)
+    front += "".join(f'#include "{path}"\n' for path in paths if path)
+    kernels = {name for name in map(names.plain, job.names) if name}
+    words = {word for name in job.names for word in re.findall(r"[^\W\d]\w*", name)} - kernels
+    part = device_part(task, kernels, words, front)
+    if part is None:
+        return None
+    texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
+    own = {os.path.realpath(path): name for name, path in included.own.items()}
+    headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
+    missing = diagnostics.missing_headers(refused.log)
+    missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
+    missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
+    words |= {word for text in part.texts.values() for word in re.findall(r"[^\W\d]\w*", text)}
+    spaces = "".join(f"{stand_ins.space(name)}\n" for name in part.spaces)
+    stubs = {name: (stand_ins.text(name) or prelude.library_header(name, words)) + spaces for name in missing}
+    if compiler.backend == "nvrtc":
+        stubs = {**prelude.libraries(words), **stubs}
+    emptied = tuple(name for name in missing if not stand_ins.is_whole(name))
+    hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
+    return _Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
+
+
+def _is_nowhere(name: str, backend: Backend) -> bool:
+    """Tell whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
+    if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
+        return False
+    folders = [toolkit.headers()]
+    with contextlib.suppress(CudabenchError):
+        folders.append(nvrtc.load().headers)
+    if backend == "nvcc":
+        folders += [Path("/usr/include"), Path("/usr/local/include"), *Path("/usr/lib/gcc").glob("*/*/include")]
+    return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
+
+
+def _unchosen(log: str, job: Job) -> list[str]:
+    """Return the macros of the #if, of the source itself, whose #else is the #error that a log has first."""
+    fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
+    if fault is None:
+        return []
+    above = "\n".join(job.source.splitlines()[: int(fault[1]) - 1])
+    opened: list[list[str]] = []  # of each #if around the place what it and its branches so far ask
+    for directive in DIRECTIVE.finditer(without_remarks(above)):
+        if directive[1].startswith("if"):
+            opened.append([])
+        if opened and directive[1].startswith(("if", "el")):
+            opened[-1].append(directive[2] if directive[1] != "else" else "")
+        elif opened and directive[1] == "endif":
+            opened.pop()
+    if not opened or opened[-1][-1]:
+        return []
+    found = re.findall(r"[A-Za-z_]\w*", " ".join(opened[-1]))
+    return [name for name in dict.fromkeys(found) if name != "defined"][:4]
+
+
+def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
+    """Raise the error for a file that no compiler took, with what mends it."""
+    if error := architecture.missing(refused.log, job):
+        raise error
+    message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
+    of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
+    remedies = []
+    if refused.emptied:
+        empty = [name for name in refused.emptied if not stand_ins.text(name)]
+        names_of, what = (
+            (empty, "taken as empty") if empty else (refused.emptied, "taken for what most kernels use of it")
+        )
+        listed = ", ".join(f"<{name}>" for name in names_of)
+        they = ("was", "it was", "its") if len(names_of) == 1 else ("were", "they were", "their")
+        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in names_of)))
+        where = "".join(f" {folder}" for folder in folders)
+        remedies.append(
+            f"no header {listed} {they[0]} found and {they[1]} {what}: name {they[2]} folder with -I{where}"
+        )
+        if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
+            remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
+    undefined = [name for name in diagnostics.undefined_names(refused.log) if re.fullmatch(r"_*[A-Z][A-Z\d_]*", name)]
+    if undefined:
+        given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
+        remedies.append(f"give the macros that a build would: {given}")
+    if unchosen := _unchosen(refused.log, job):
+        remedies.append(f"it is one of its builds that a macro chooses: {' or '.join(f'-D {one}' for one in unchosen)}")
+    lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
+    if lacks_nvcc:
+        remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
+    if remedies:
+        message += f"\n{job.filename}: {', or '.join(remedies)}."
+    if lacks_nvcc:
+        raise DeviceUnusable(message)
+    raise CompilerError(message)

@@ -1,0 +1,210 @@
+"""What compilers write, in the user's terms: errors, warnings and file names.
+
+NVRTC and nvcc's own front end write 'file(line): error: ...', the host compiler 'file:line:column: error: ...', ptxas
+and the drivers lines without a place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudabench.occupancy import MAX_STATIC_SHARED
+from cudabench.symbols import readable
+
+HEAD = re.compile(
+    r"^(?P<file>.+?)\((?P<line>\d+)\): (?:(?P<error>(?:catastrophic )?[Ee]rror)|warning|remark|note)(?: #[\w-]+)?: "
+)
+_TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data \(0x([\da-f]+) bytes")
+_MISSING = re.compile(
+    r'(?:could not|cannot) open source file "([^"]+)"'  # NVRTC and nvcc's front end
+    r"|fatal error: ([\w./+-]+): No such file"  # gcc
+    r"|fatal error: '([^']+)' file not found"  # clang
+)
+_TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
+# ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
+_ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
+OF_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
+_HOST_FAULTS = (
+    "calling a constexpr __host__ function",
+    "is considered a host function",
+    "not allowed in JIT mode",
+    "not supported when compiling with NVRTC",
+    'incomplete type "std::',
+)
+
+
+def missing_headers(log: str) -> list[str]:
+    """Return the headers that a refusal did not find."""
+    return [next(filter(None, found)) for found in _MISSING.findall(log)]
+
+
+def misses_standard(log: str) -> bool:
+    """Tell whether a refusal is of names of the standard library, or of cub and thrust, which need it."""
+    return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
+
+
+def undefined_names(log: str) -> set[str]:
+    """Return the names that a refusal did not know."""
+    found = set(re.findall(r'identifier "(\w+)" is undefined', log))
+    for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
+        found.update(re.findall(r"\w+", line))
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One error of a refusal: the line (1-based), what it says, the line of source as the compiler shows it."""
+
+    line: int
+    message: str
+    shown: str = ""
+
+
+def faults(log: str) -> list[Fault]:
+    """Return the errors of a refusal, in the order of the log."""
+    lines = [*log.splitlines(), ""]
+    return [
+        Fault(int(head["line"]), line[head.end() :], lines[at + 1][2:])
+        for at, line in enumerate(lines)
+        if (head := HEAD.match(line)) and head["error"]
+    ]
+
+
+def speaks_of_host_code(log: str) -> bool:
+    """Tell whether a refusal is of host code."""
+    return any(fault in log for fault in _HOST_FAULTS)
+
+
+def of_a_toolkit(header: str) -> bool:
+    """Tell whether a header is likely one of the CUDA toolkit or of the C++ library, rather than the user's own."""
+    return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
+
+
+def assembler_lines(log: str) -> bool:
+    """Tell whether a refusal is ptxas', which names lines of the PTX."""
+    return any(map(_ASSEMBLER.match, log.splitlines()))
+
+
+def speaks_of_assembler(log: str) -> bool:
+    """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
+    said = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
+    return said or assembler_lines(log) or bool(over_shared(log))
+
+
+def over_shared(log: str) -> list[tuple[str, int]]:
+    """Return the entries that ptxas reports more static shared memory of than a block may have, and how many bytes."""
+    found = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
+    for report in log.split("Compiling entry function ")[1:]:
+        match = re.match(r"'(\w+)'(?:.|\n)*?(\d+)(?:\+\d+)? bytes smem", report)
+        if match and int(match[2]) > MAX_STATIC_SHARED:
+            found[match[1]] = int(match[2])
+    return list(found.items())
+
+
+def speaks_of_device_runtime(log: str) -> bool:
+    """Tell whether kernels that launch kernels, or call CUDA's runtime, were refused for it."""
+    said = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
+    return re.search(said, log) is not None
+
+
+def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
+    """Return, by line of the PTX, the source's file and line that it was compiled from."""
+    files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}
+    found: dict[int, tuple[str, int]] = {}
+    place: tuple[str, int] | None = None
+    for number, line in enumerate(ptx.splitlines(), 1):
+        match = re.match(r"\s*\.loc\s+(\d+)\s+(\d+)", line)
+        if match:
+            place = (users_path(files.get(match[1], filename), filename), int(match[2]))
+        elif re.match(r"\s*(\.visible\s+)?\.(entry|func)\b", line):
+            place = None
+        if place:
+            found[number] = place
+    return found
+
+
+def errors(
+    log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, asked: Collection[str] = ()
+) -> str:
+    """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret.
+
+    `lines` has the places of a PTX that ptxas refuses, as `source_lines` gives them. `asked` are the plain names of the
+    kernels that were asked for: where one of them has too much shared memory, that others have too much is left out.
+    """
+    kept: list[str] = []
+    keep = False
+    for line in log.splitlines():
+        head = HEAD.match(line)
+        if head is not None:
+            keep = head["error"] is not None and not head["file"].startswith(OF_NAMES)
+            if keep:
+                place = f"{users_path(head['file'], filename)}:{head['line']}"
+                kept.append(f"{place}: error: {line[head.end() :]}")
+        elif re.match(r"\d+ (catastrophic )?errors? detected|[Cc]ompilation terminated|Error limit|Remark:", line):
+            keep = False
+        elif assembler := _ASSEMBLER.match(line):
+            known = (lines or {}).get(int(assembler["line"]))
+            at = f"{known[0]}:{known[1]}" if known else f"{filename}: line {assembler['line']} of its PTX"
+            kept.append(f"{at}: error: {assembler['what']}")
+            keep = False
+        elif _TOO_MUCH_SHARED.search(line):
+            keep = False
+        elif re.match(r"(nvrtc|nvcc fatal|ptxas (error|fatal))\s*:", line):
+            if not (kept and "Ptx assembly aborted" in line):
+                kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
+            keep = False
+        elif re.match(r".+?:\d+:(\d+:)? (fatal )?error: ", line):  # the host compiler's own form
+            kept.append(users_path(line, filename))
+            keep = True
+        elif keep and line.strip():
+            kept.append(line)
+    over = over_shared(log)
+    of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in asked]
+    kept += [
+        f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: take "
+        "less, or dynamic shared memory."
+        for entry, nbytes in of_asked or over
+    ]
+    return (
+        re.sub(r"__attribute__\(\((global|device|shared|host)\)\)", r"__\1__", readable("\n".join(kept)))
+        or re.sub(r"(?m)^ptxas (info|\s+\.).*\n?", "", log).strip()
+        or f"{filename}: the compiler failed and said nothing, as it does where __constant__ variables have over 65536 "
+        "bytes together."
+    )
+
+
+def warnings(log: str, filename: str) -> str:
+    """Return a successful log as 'file:line: warning: ...', without ptxas' report."""
+    lines = [line for line in log.splitlines() if not re.match(r"ptxas (info|\s+\.)|Remark: The warnings|    \d", line)]
+    text = re.sub(r"^(\S.*?)\((\d+)\): (?=warning|error|remark)", r"\1:\2: ", "\n".join(lines), flags=re.M)
+    return users_path(re.sub(r"\n{2,}", "\n", text).strip(), filename)
+
+
+def users_path(text: str, filename: str) -> str:
+    """Return a text with the source called as the caller calls it."""
+    return text.replace(os.path.abspath(filename), filename)
+
+
+def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
+    """Return PTX whose `.file` lines have the caller's name for the source and short ones for files in this folder.
+
+    Compilers write absolute names there. CUDA's own headers, in the folder `headers`, are called cuda/..., wherever
+    the user's cache is.
+    """
+    here = os.getcwd()
+
+    def name(match: re.Match[str]) -> str:
+        path = os.path.normpath(match[2])
+        if path == os.path.abspath(filename):
+            path = filename
+        elif path.startswith(here + os.sep):
+            path = os.path.relpath(path, here)
+        elif headers is not None and path.startswith(str(headers)):
+            path = "cuda/" + Path(path).relative_to(headers).as_posix().removeprefix("cccl/")
+        return f'{match[1]}{path}"'
+
+    return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', name, ptx, flags=re.M)

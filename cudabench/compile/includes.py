@@ -1,0 +1,170 @@
+"""The headers of the user's own that a source includes, found by reading its text."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cudabench.compile import prelude
+from cudabench.compile.record import Job
+from cudabench.system import outputs
+
+MAX_HEADERS = 64  # beside a source: more are no single kernel's
+PACKAGE = Path(__file__).parent.parent
+_HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
+# What a project has in its own folder, for a tree without a repository.
+_ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
+MAX_DEPTH = 8  # folders above a source that may be its project's
+MAX_ENTRIES = 20_000  # of a project's tree: a larger one is not searched to its end
+# Where projects keep others.
+_THIRD_PARTY = frozenset(
+    ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
+)
+
+_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers that every toolkit has
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
+# What the reader cannot follow: a name that a macro writes, a choice that hangs on a header, an unusual spelling.
+_UNCLEAR = re.compile(
+    r'^[ \t]*(?:%:|\?\?=)|#[ \t]*include(?:_next\b|[ \t]*[^"<\s])|__has_include|__has_embed|#[ \t]*embed\b', re.M
+)
+
+
+@dataclass(frozen=True)
+class Included:
+    """The texts of the headers in a job's folders, by the name that an #include gives them.
+
+    A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
+    own folders go. `own` has the file of each header's first name, but for those of other projects
+    (`third_party/glm`), which hold nothing of the user's. `absent` are names that are in none of the folders, each with
+    the text that includes it.
+    """
+
+    texts: dict[str, str]
+    complete: bool
+    own: Mapping[str, Path] = field(default_factory=dict)
+    absent: tuple[tuple[str, str], ...] = ()
+
+
+def nearby(name: str, path: str | Path) -> Path | None:
+    """Return the folder that has a header, of those that lie around a source as projects have them; None if none has.
+
+    These are the source's own, the three above it, and their `include`, `includes`, `inc`, `common` and `src`. A name
+    that begins with a folder above the source, however far up, as 'src/acc/settings.h' of src/acc/cuda/kernels.cu, is
+    looked for from there. Else it is the one folder of the project's tree from which the name leads to a file.
+    """
+    if Path(name).is_absolute():
+        return None
+    own = Path(path).parent
+    for folder in (own, own / "..", own / ".." / "..", own / ".." / ".." / ".."):
+        for below in ("", "include", "includes", "inc", "common", "Common", "src"):
+            if (folder / below / name).is_file():
+                return Path(os.path.normpath(folder / below))
+    absolute = Path(os.path.abspath(own))
+    for above in (absolute, *absolute.parents):
+        if above.name == Path(name).parts[0] and (above.parent / name).is_file():
+            return above.parent
+    root = _project(absolute)
+    parts = Path(name).parts
+    if root is None or ".." in parts:
+        return None
+    paths = [path for path in _tree(root).get(parts[-1], ()) if path.parts[-len(parts) :] == parts]
+    return Path(*paths[0].parts[: -len(parts)]) if len(paths) == 1 else None
+
+
+def _project(folder: Path) -> Path | None:
+    """Return the folder of the project that one is in: that of its repository, or the highest with what builds it."""
+    marked = [above for above in (folder, *folder.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)]
+    repository = next((above for above in marked if (above / ".git").exists()), None)
+    return repository or (marked[-1] if marked else None)
+
+
+@functools.lru_cache(maxsize=4)
+def _tree(root: Path) -> dict[str, list[Path]]:
+    """Return the headers below a folder by their last names; those that are found first, where there are very many."""
+    found: dict[str, list[Path]] = {}
+    entries = 0
+    for folder, below, files in os.walk(root):
+        # Not the stand-ins of this package, where it lies in the project.
+        below[:] = sorted(one for one in below if not one.startswith(".") and Path(folder, one) != PACKAGE)
+        entries += len(below) + len(files)
+        for name in files:
+            if Path(name).suffix in _HEADERS:
+                found.setdefault(name, []).append(Path(folder, name))
+        if entries > MAX_ENTRIES:
+            break
+    return found
+
+
+def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
+    """Return the folders that `-I` should name: they have headers of a source, or of its headers, that are in none of
+    those given."""
+    found: list[str] = []
+    while True:
+        own = map(str, (Path(path).parent, *folders, *found))
+        absent = read(Job(text, str(path), "", (), tuple(own), ())).absent
+        near = [nearby(name, path) for name, text in absent if not _is_brought(name, text)]
+        more = [str(folder) for folder in dict.fromkeys(near) if folder and str(folder) not in found]
+        if not more:
+            return found
+        found += more
+
+
+def _is_brought(name: str, text: str) -> bool:
+    """Return whether a header that a text includes is CUDA's or the standard library's, also where a project has one
+    that is called so: a copy of another release, or a file of its own for quotes."""
+    if name.partition("/")[0] in _CUDAS:
+        return True
+    return name in dict(prelude.headers(forward=True)) and bool(re.search(rf"<{re.escape(name)}>", text))
+
+
+@functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
+def names_in(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names of the #include lines, as they stand and without comments, and whether there may be others."""
+    joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
+    found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
+    return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
+
+
+def read(job: Job) -> Included:
+    """Return what a job's source includes from the job's folders, and what that includes in turn.
+
+    Raises UsageError where an option of the command line is to replace one of these headers.
+    """
+    found: dict[str, Path] = {}
+    names: dict[Path, str] = {}
+    texts: dict[str, str] = {}
+    absent: list[tuple[str, str]] = []
+    complete = True
+    waiting: list[tuple[str, Path | None]] = [(job.source, None)]
+    while waiting:
+        text, beside = waiting.pop()
+        listed, unclear = names_in(text)
+        complete = complete and not unclear
+        for name in listed:
+            folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]
+            path = next((path for folder in folders if (path := folder / name).is_file()), None)
+            if path is None:
+                absent.append((name, text))
+            if path is None or found.get(name) == path:
+                continue
+            if name in found or len(found) >= MAX_HEADERS:  # one name for two files: which is meant is the compiler's
+                complete = False
+                continue
+            outputs.note_read(path)
+            real = Path(os.path.realpath(path))
+            if real in names:
+                found[name], texts[name] = path, f'#include "{names[real]}"\n'
+                continue
+            try:
+                texts[name] = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                complete = False
+                continue
+            found[name], names[real] = path, name
+            waiting.append((texts[name], path.parent))
+    own = {name: found[name] for name in names.values() if _THIRD_PARTY.isdisjoint(found[name].parent.parts)}
+    return Included(texts, complete, own, tuple(absent))

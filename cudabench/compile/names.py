@@ -1,0 +1,97 @@
+"""C++ names of kernels and their entries in PTX and machine code.
+
+NVRTC tells the entry of a C++ expression. nvcc does not; there, `queries` appends an empty kernel for each name, whose
+own mangled name holds that of the kernel that it asks for, and `match` reads it. Either way a template is instantiated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cudabench.compile.diagnostics import HEAD, OF_NAMES
+from cudabench.errors import UsageError
+from cudabench.source.files import parse_text
+
+QUERY_FILE = "cudabench-names"
+_QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name
+_ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
+
+
+def as_cpp(name: str) -> str:
+    """Return a kernel's name as a C++ expression: 'f(float*, int)' becomes a cast that chooses the overload."""
+    match = re.fullmatch(r"\s*([\w:]+\s*(?:<.*>)?)\s*\((.*)\)\s*", name, re.S)
+    return f"(void(*)({match[2]}))&{match[1].strip()}" if match else name
+
+
+def plain(name: str) -> str:
+    """Return the last part of a kernel's name: 'f' of 'ns::f<float>(float*)'."""
+    found = re.match(r"\s*(?:[\w:]*::\s*)?(\w+)", name)
+    return found[1] if found else ""
+
+
+def queries(names: Sequence[str]) -> str:
+    """Return source text to append: an empty kernel for each C++ name of a kernel; it instantiates templates."""
+    if not names:
+        return ""
+    lines = [f'#line 1 "{QUERY_FILE}"', "template <auto> struct cudabench_tag;"]
+    lines += [
+        f"__global__ void cudabench_name_{index:04}(cudabench_tag<({as_cpp(name)})>*) {{}}"
+        for index, name in enumerate(names)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def wrong_name(log: str, names: Sequence[str]) -> str | None:
+    """Return the name whose query, or whose line of NVRTC's own text, is the only fault of a log; None for others."""
+    files = [head["file"] for line in log.splitlines() if (head := HEAD.match(line)) and head["error"]]
+    if not files or not names or not all(file.startswith(OF_NAMES) for file in files):
+        return None
+    if place := re.search(rf"{QUERY_FILE}\((\d+)\)", log):
+        return names[min(max(int(place[1]) - 2, 0), len(names) - 1)]
+    return next((name for name in names if f"#pragma nv_mangled_name {as_cpp(name)}\n" in log), None)
+
+
+def entries_of_ptx(ptx: str) -> list[str]:
+    """Return the entries of PTX."""
+    return _ENTRY.findall(ptx)
+
+
+def entries_of_cubin(cubin: bytes) -> list[str]:
+    """Return the entries of machine code: each has a section '.text.NAME'."""
+    return sorted({found.decode() for found in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
+
+
+def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
+    """Return the entry of each name, out of those of a file that was compiled with `queries`.
+
+    Mangling counts back-references (S_, S0_, ...) from the start of the whole name, so inside the query they are other
+    numbers than in the entry's own: they are compared without. A name that has no entry of its own is left out.
+    """
+    own = [entry for entry in entries if not entry.startswith(_QUERY)]
+    found = {}
+    for index, name in enumerate(names):
+        pattern = rf"{_QUERY}{index:04}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE$"
+        query = next((match[1] for entry in entries if (match := re.match(pattern, entry))), None)
+        if query is None:
+            continue
+        wanted = re.sub(r"S[0-9A-Z]*_", "S_", query)
+        fitting = [entry for entry in own if re.sub(r"S[0-9A-Z]*_", "S_", entry) == wanted]
+        plain = re.match(r"_Z(\d+)(\w+)", query)
+        if not fitting and plain:  # extern "C": the entry has no mangling of its own
+            fitting = [entry for entry in own if entry == plain[2][: int(plain[1])]]
+        if len(fitting) == 1:
+            found[name] = fitting[0]
+    return found
+
+
+def without_queries(ptx: str) -> str:
+    """Return PTX without the queries' entries and file."""
+    ptx = re.sub(rf'^\s*\.file\s+\d+\s+"[^"]*{QUERY_FILE}"[^\n]*\n', "", ptx, flags=re.M)
+    return re.sub(rf"^[^\n]*\.entry {_QUERY}[^{{]*\{{.*?^\}}\n", "", ptx, flags=re.M | re.S)
+
+
+def no_such_name(name: str, source: str, filename: str) -> UsageError:
+    """Return the error for a name that fits no kernel of a file, or more than one."""
+    listed = "; ".join(kernel.signature for kernel in parse_text(source, filename).kernels) or "none"
+    return UsageError(f"'{name}' names no kernel of {filename}, or more than one: it has {listed}.")

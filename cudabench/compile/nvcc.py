@@ -1,0 +1,226 @@
+"""nvcc, the toolkit's compiler: takes host code too, needs a host compiler, and a second or so.
+
+On a GPU PyCUDA runs it, elsewhere this module does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, toolkit
+from cudabench.compile.record import Backend, Compiled, Job, Refused
+from cudabench.errors import DeviceUnusable, UsageError
+from cudabench.system import confined
+
+# Compiles a text, with folders for headers, to machine code for an architecture such as sm_90a:
+# `build(text, folders, options, architecture)`. Raises Refused.
+Build = Callable[[str, Sequence[str], Sequence[str], str], bytes]
+
+
+@functools.lru_cache(maxsize=1)
+def version() -> tuple[int, int] | None:
+    """Return nvcc's version, None where nvcc or the host compiler that it needs is missing."""
+    nvcc = toolkit.nvcc()
+    if nvcc is None:
+        return None
+    try:
+        report = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"release (\d+)\.(\d+)", report)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def architectures() -> tuple[str, ...]:
+    """Return the architectures that nvcc takes; DeviceUnusable where it is not installed."""
+    report = subprocess.run([path(), "--list-gpu-arch"], capture_output=True, text=True, check=False).stdout
+    return tuple(f"sm_{number}" for number in re.findall(r"compute_(\d+)", report))
+
+
+def path() -> str:
+    """Return nvcc's path; DeviceUnusable where it is not installed."""
+    nvcc = toolkit.nvcc()
+    if nvcc is None:
+        raise DeviceUnusable("nvcc or its host compiler is not on PATH: install the CUDA toolkit and g++.")
+    return nvcc
+
+
+_Made = TypeVar("_Made")
+# Without a link of relocatable code these only return an error in kernels, which no compiler says.
+_HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
+
+
+def text(job: Job, source: str, *, heap: bool = False) -> str:
+    """Return what nvcc is given: the defines, the heap where kernels call it, the source, a query for each name."""
+    quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
+    heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
+    return f'{job.macros}{heap_of_kernels}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+
+
+def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
+    """Return what is compiled with the heap of kernels, where the source may call it; a host that declares functions
+    of these names itself does not compile so, and has none."""
+    if _HEAP.search(source):
+        try:
+            return compiled(text(job, source, heap=True))
+        except Refused as refused:
+            if not re.search(r"cudabench_(?:given|freed)|cuda(?:Malloc|Free)", refused.log):
+                raise
+    return compiled(text(job, source))
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """nvcc as one of the compilers (`record.Compiler`); `build` runs it where the caller has a way of its own."""
+
+    build: Build | None = None
+    backend: Backend = "nvcc"
+
+    def compile(
+        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
+    ) -> Compiled:
+        """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
+        options = [*job.language, *(["--expt-relaxed-constexpr"] if bare else [])]
+        with _folder_of(headers) as folder:
+            libraries = map(str, toolkit.of_device_libraries(source, *headers.values()))
+            folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
+            try:
+                if self.build is None:
+                    return _ptx(job, source, folders, options)
+                absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
+                build = self.build
+                made = _with_heap(job, source, lambda written: build(written, absolute, options, arch))
+                return _machine_code(job, made)
+            except Refused as refused:
+                _judge(refused.log, job)
+                log = _with_users_headers(refused.log, folder, headers, job)
+                raise Refused(outside.without_foreign_text(log, job)) from None
+
+
+def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str], job: Job) -> str:
+    """Return a log in which headers that were written anew are called as the user's own files."""
+    for name in headers if folder else ():
+        own = next((path for one in job.include_dirs if os.path.isfile(path := os.path.join(one, name))), name)
+        log = log.replace(f"{folder}/{name}", own)
+        if folder:
+            log = log.replace(f"{os.path.realpath(folder)}/{name}", own)
+    return log
+
+
+def _machine_code(job: Job, cubin: bytes) -> Compiled:
+    lowered = _lowered(job, names.entries_of_cubin(cubin))
+    return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
+
+
+def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) -> Compiled:
+    """Compile to PTX and, where machine code is wanted, that PTX on: the same code, without a second preprocessor."""
+    nvcc = path()
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
+        command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *options, *(f"-I{one}" for one in folders)]
+
+        def run(written: str) -> str:
+            cu.write_text(written, encoding="utf-8")
+            return _run(command, job, str(cu))
+
+        log = _with_heap(job, source, run)
+        ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
+        lowered = _lowered(job, names.entries_of_ptx(ptx))
+        ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
+        cubin, resources = None, {}
+        if job.machine_code:
+            ptx_file.write_text(ptx, encoding="utf-8")
+            command = [nvcc, str(ptx_file), "-cubin", "-o", str(cubin_file), *job.options, "-Xptxas=-v"]
+            resources = ptxas.resources(_run(command, job, str(cu)), ptx)
+            cubin = cubin_file.read_bytes()
+    log = diagnostics.warnings(outside.without_foreign_text(log, job), job.filename)
+    return Compiled(
+        ptx,
+        log,
+        lowered,
+        "nvcc",
+        version() or (0, 0),
+        cubin,
+        resources,
+    )
+
+
+def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
+    lowered = names.match(job.names, entries)
+    for name in job.names:
+        if name not in lowered:
+            raise names.no_such_name(name, job.source, job.filename)
+    return lowered
+
+
+_ABOVE = ("above",) * 4  # folders for '../x.h', which headers include from their own
+
+
+@contextlib.contextmanager
+def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
+    """Write headers into a folder for as long as nvcc needs them; None where there are none."""
+    if not headers:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        root = Path(folder).resolve()
+        inner = root.joinpath(*_ABOVE)
+        inner.mkdir(parents=True)
+        for name, content in headers.items():
+            target = (inner / name).resolve()
+            if root in target.parents:  # '/x.h', and what lies above them all, stay where they are
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(content, encoding="utf-8")
+        yield str(inner)
+
+
+def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run nvcc over the text of a file, within a compiler's limits of time and memory, whoever asks for it.
+
+    Raises CompilerStopped where it took too long, and DeviceUnusable where it cannot be run.
+    """
+    environment = {**os.environ, "LC_ALL": "C"}
+    seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES
+    try:
+        return confined.run(command, seconds=seconds, memory=memory, environment=environment, folder=folder)
+    except confined.TooLong:
+        raise limits.too_long(filename, "nvcc", seconds) from None
+    except OSError as error:
+        raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None
+
+
+def refusal(log: str, status: int, filename: str) -> Exception:
+    """Return the error of an nvcc that ended with a status other than 0: CompilerStopped or Refused."""
+    if limits.speaks_of_memory(log):
+        return limits.too_much(filename, "nvcc")
+    if limits.speaks_of_a_crash(log):
+        return Refused(f"nvcc fatal : {limits.crashed('nvcc', status)}")
+    return Refused(log)
+
+
+def _run(command: Sequence[str], job: Job, source_path: str) -> str:
+    """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
+    done = run(command, job.filename)
+    log = (done.stderr + done.stdout).replace(source_path, job.filename)
+    if done.returncode:
+        raise refusal(log, done.returncode, job.filename)
+    return log
+
+
+def _judge(log: str, job: Job) -> None:
+    """Raise UsageError where all that nvcc refuses is a name that was asked for, or the architecture."""
+    wrong = names.wrong_name(log, job.names)
+    if wrong is not None:
+        raise names.no_such_name(wrong, job.source, job.filename)
+    if re.search(r"Unsupported gpu architecture|not defined for option 'gpu-architecture'", log):
+        listed = ", ".join(architectures())
+        raise UsageError(f"sm_{job.arch}: nvcc does not compile for this architecture: choose one of {listed}.")

@@ -1,0 +1,123 @@
+"""NVIDIA's disassembler, run once for each cubin: machine code as text, with no GPU and no driver.
+
+It comes with the wheel nvidia-cuda-nvdisasm and with every toolkit. One run takes half a second or more, whatever the
+size, so its text is kept in the user's cache folder by the hash of the cubin, and a run can begin beside other work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from cudabench.compile import cache, limits, sass
+from cudabench.errors import DeviceUnusable
+
+INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
+_TIMEOUT = 120
+
+
+@functools.lru_cache(maxsize=1)
+def path() -> str | None:
+    """Return nvdisasm: a wheel's or a toolkit's, else the one on PATH; None where there is none."""
+    from cuda import pathfinder
+
+    found: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    return found or shutil.which("nvdisasm")
+
+
+@functools.lru_cache(maxsize=64)
+def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
+    """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
+
+    Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin, CompilerStopped where --timeout ends.
+    """
+    return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
+
+
+@functools.lru_cache(maxsize=16)
+def begin(cubin: bytes) -> Future[str]:
+    """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
+    return _pool().submit(_text, cubin, ("-c", "-gp"), limits.left())
+
+
+@functools.lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=2, thread_name_prefix="nvdisasm")
+
+
+def _text(cubin: bytes, options: tuple[str, ...], seconds: float | None = None) -> str:
+    tool = path()
+    if tool is None:
+        raise DeviceUnusable(f"nvdisasm is not there, so that machine code cannot be read: {INSTALL}.")
+    name = _name(tool, cubin, options)
+    with contextlib.suppress(zlib.error, UnicodeDecodeError):
+        kept = cache.read("sass", name)
+        if kept is not None:
+            return zlib.decompress(kept).decode()
+    text = _run(tool, cubin, options, seconds)
+    cache.write("sass", name, zlib.compress(text.encode(), 1))
+    return text
+
+
+def _run(tool: str, cubin: bytes, options: tuple[str, ...], seconds: float | None) -> str:
+    with _named(cubin) as (file, descriptors):
+        try:
+            done = subprocess.run(
+                [tool, *options, file],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=min(_TIMEOUT, seconds or _TIMEOUT),
+                pass_fds=descriptors,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            if isinstance(error, subprocess.TimeoutExpired) and seconds is not None and seconds < _TIMEOUT:
+                raise limits.timed_out("nvdisasm read the machine code") from None
+            raise DeviceUnusable(f"{tool} cannot be run ({error}): {INSTALL}.") from None
+    if done.returncode:
+        why = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise DeviceUnusable(f"nvdisasm refuses the machine code ({why[0] if why else done.returncode}): {INSTALL}.")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the name of a file of bytes for a program, and the descriptors that it must inherit.
+
+    On Linux it is in memory: a process with a GPU ends without cleaning up, and would leave a file behind.
+    """
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+            file = Path(folder, "kernel.cubin")
+            file.write_bytes(content)
+            yield str(file), ()
+        return
+    with os.fdopen(os.memfd_create("kernel.cubin"), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        yield f"/proc/self/fd/{stream.fileno()}", (stream.fileno(),)
+
+
+def _name(tool: str, cubin: bytes, options: tuple[str, ...]) -> str | None:
+    """Return the name of a cubin's text in the cache, None where the tool's version cannot be told."""
+    try:
+        file = os.stat(tool)
+    except OSError:
+        return None
+    digest = hashlib.sha256(cubin)
+    digest.update(repr((options, file.st_size, file.st_mtime_ns)).encode())
+    return digest.hexdigest()
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of the threads
+    os.register_at_fork(after_in_child=begin.cache_clear)
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -1,0 +1,76 @@
+"""CUB: sums by DeviceReduce, vecadd by DeviceTransform.
+
+CUB is headers: nvcc makes a small library of a call, which the cache keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from cudabench.compile import nvcc, toolkit
+from cudabench.compile.cache import put
+from cudabench.devices.peers.call import Call, Queue, Room, pointer
+from cudabench.errors import DeviceError, DeviceUnusable
+from cudabench.records.planned import Operation, Peer, Problem
+
+TEXT = Path(__file__).with_suffix(".cu")
+ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
+SUMS = {  # the type that is summed in, as the operation's own kernels have it, and that of the result
+    ("distance", "int"): ("long long", "double"),
+    ("pi", "float"): ("double", "float"),
+}
+
+
+def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+    """Return the call of an operation. Raises DeviceUnusable where nvcc is not there."""
+    library = _library(operation.name, operation.dtypes[problem.dtype], room.arch)
+    n = ctypes.c_longlong(problem.size["n"])
+
+    def run(scratch: ctypes.c_void_p | None, nbytes: ctypes.c_size_t, arrays: list[ctypes.c_void_p], on: int) -> None:
+        status = library.call(scratch, ctypes.byref(nbytes), *arrays, n, ctypes.c_void_p(on))
+        if status:
+            raise DeviceError(f"{peer.call} gave CUDA's error {status}.")
+
+    needed = ctypes.c_size_t()
+    run(None, needed, [pointer(0)] * 3, 0)
+    scratch = pointer(room.allocate(max(1, needed.value)))
+
+    def bind(addresses: Mapping[str, int]) -> Queue:
+        arrays = [pointer(addresses[name]) for name in ARRAYS[operation.name]]
+        return lambda stream: run(scratch, needed, arrays, stream)
+
+    version = library.cub_version()
+    return Call(f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}", bind)
+
+
+def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
+    """Return the library for an operation and type, of the cache or new."""
+    compiler = toolkit.nvcc()
+    if compiler is None:
+        raise DeviceUnusable("CUB is headers that nvcc compiles, and nvcc or g++ is missing: install the CUDA toolkit.")
+    sums, out = SUMS.get((operation, ctype), (ctype, ctype))
+    options = [
+        "-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", f"-arch={arch}", f"-DOPERATION_{operation}",
+        f"-DELEMENT={ctype}", f"-DSUM={sums}", f"-DRESULT={out}",
+    ]  # fmt: skip
+    marks = (TEXT.read_bytes(), options, nvcc.version(), Path(compiler).stat().st_mtime_ns)
+    name = f"cub-{operation}-{hashlib.sha256(repr(marks).encode()).hexdigest()[:24]}.so"
+    cache = toolkit.cache_folder()
+    if cache is not None and (cache / name).is_file():
+        return ctypes.CDLL(str(cache / name))
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        made = Path(folder) / name
+        done = nvcc.run([compiler, *options, str(TEXT), "-o", str(made)], "cub.cu")
+        if done.returncode:
+            first = next((line for line in (done.stderr + done.stdout).splitlines() if "error" in line), "no reason")
+            raise DeviceUnusable(f"nvcc does not compile CUB's call ({first.strip()}): install a newer CUDA toolkit.")
+        library = ctypes.CDLL(str(made))  # stays loaded when its file is gone
+        if cache is not None:
+            with contextlib.suppress(OSError):  # a cache that cannot be written is done without
+                put(cache / name, made.read_bytes())
+        return library

@@ -1,0 +1,112 @@
+"""cuBLAS: transpose by geam, matmul by gemm, matvec by gemv.
+
+cuBLAS stores columns one after the other, so a row-major matrix is to it the transposed one: C = A B is computed as
+C^T = B^T A^T, without moving anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.records.planned import Operation, Peer, Problem
+
+WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
+
+# Of cublas_api.h and library_types.h.
+PLAIN, TRANSPOSED = ctypes.c_int(0), ctypes.c_int(1)
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
+COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68, "tf32": 77}  # cublasComputeType_t
+DEFAULT_ALGORITHM = ctypes.c_int(-1)
+
+LETTERS = {"float32": "S", "float64": "D"}
+
+
+class CuBlas(Library):
+    """cuBLAS with a handle and a workspace of its own, which no call has to allocate."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__("cublas", "cublas")
+        self.handle = ctypes.c_void_p()
+        self("cublasCreate_v2", ctypes.byref(self.handle))
+        self._workspace = pointer(room.allocate(WORKSPACE_BYTES))
+
+    def on(self, stream: int) -> None:
+        """Send the calls that follow to a stream, which gives back the workspace that a new stream takes away."""
+        self("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
+        self("cublasSetWorkspace_v2", self.handle, self._workspace, ctypes.c_size_t(WORKSPACE_BYTES))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is called for."""
+
+    peer: Peer
+    operation: Operation
+    problem: Problem
+
+
+@functools.cache
+def _library(room: Room) -> CuBlas:
+    return CuBlas(room)
+
+
+def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+    """Return the call of an operation."""
+    library = _library(room)
+    make = CALLS[operation.name]
+
+    def bind(addresses: Mapping[str, int]) -> Queue:
+        queue = make(library, Task(peer, operation, problem), addresses)
+
+        def on_stream(stream: int) -> None:
+            library.on(stream)
+            queue()
+
+        return on_stream
+
+    return Call(library.version, bind, streams=STREAMS)
+
+
+def transpose(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+    """out = 1 in^T + 0 in^T: geam adds two matrices, and reads none whose factor is zero."""
+    problem = task.problem
+    rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
+    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    source, target = pointer(at["in"]), pointer(at["out"])
+    name = f"cublas{LETTERS[problem.dtype]}geam"
+    return lambda: library(
+        name, library.handle, TRANSPOSED, TRANSPOSED, rows, cols, one, source, cols, zero, source, cols, target, rows
+    )
+
+
+def matmul(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+    """C^T = B^T A^T, with sums in float, or in double for doubles."""
+    problem = task.problem
+    m, n, k = (ctypes.c_int(problem.size[name]) for name in "mnk")
+    format = task.peer.arithmetic[0] if task.peer.arithmetic else problem.dtype
+    kind, compute = ctypes.c_int(TYPES[problem.dtype]), ctypes.c_int(COMPUTE[format])
+    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    a, b, c = (pointer(at[name]) for name in "abc")
+    return lambda: library(
+        "cublasGemmEx", library.handle, PLAIN, PLAIN, n, m, k, one, b, kind, n, a, kind, k, zero, c, kind, n, compute,
+        DEFAULT_ALGORITHM,
+    )  # fmt: skip
+
+
+def matvec(library: CuBlas, task: Task, at: Mapping[str, int]) -> Callable[[], None]:
+    """y = (A^T)^T x, with the rows' distance as the leading dimension."""
+    problem = task.problem
+    rows, cols = problem.size["rows"], problem.size["cols"]
+    apart = next(buffer.shape[1] for buffer in task.operation.buffers(problem) if buffer.name == "A")
+    m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, apart, 1))
+    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    matrix, x, y = (pointer(at[name]) for name in ("A", "x", "y"))
+    name = f"cublas{LETTERS[problem.dtype]}gemv_v2"
+    return lambda: library(name, library.handle, TRANSPOSED, m, n, one, matrix, pitch, x, step, zero, y, step)
+
+
+CALLS = {"transpose": transpose, "matmul": matmul, "matvec": matvec}

@@ -1,0 +1,61 @@
+"""cuSOLVER: solve by getrf and getrs.
+
+To cuSOLVER the row-major matrix is the transposed one. It factors A^T = P L U, at the cost of any other matrix, and
+getrs solves with the factors transposed: nothing is moved but what its calls overwrite, A and b, which are inputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+
+from cudabench.devices.peers.call import STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.records.planned import Operation, Peer, Problem
+
+TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
+LETTERS = {"float32": "S", "float64": "D"}
+ITEM = {"float32": 4, "float64": 8}
+
+
+class CuSolver(Library):
+    """cuSOLVER's dense part with a handle."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__("cusolver", "cusolver")
+        self.handle = ctypes.c_void_p()
+        self("cusolverDnCreate", ctypes.byref(self.handle))
+
+
+@functools.cache
+def _library(room: Room) -> CuSolver:
+    return CuSolver(room)
+
+
+def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+    """Return the calls that solve; A goes to the operation's scratch array before, b to x."""
+    library = _library(room)
+    n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
+    words = ctypes.c_int()
+    side, one = ctypes.c_int(n), ctypes.c_int(1)
+    library(f"cusolverDn{letter}getrf_bufferSize", library.handle, side, side, None, side, ctypes.byref(words))
+    work, order, info = (pointer(room.allocate(nbytes)) for nbytes in (max(1, words.value) * item, 4 * n, 4))
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def bind(addresses: Mapping[str, int]) -> Queue:
+        matrix, x = pointer(addresses["ab"]), pointer(addresses["x"])
+        copies = ((matrix, pointer(addresses["a"]), n * n * item), (x, pointer(addresses["b"]), n * item))
+
+        def queue(stream: int) -> None:
+            on = ctypes.c_void_p(stream)
+            for target, source, nbytes in copies:
+                driver.cuMemcpyDtoDAsync_v2(target, source, ctypes.c_size_t(nbytes), on)
+            library("cusolverDnSetStream", library.handle, on)
+            library(f"cusolverDn{letter}getrf", library.handle, side, side, matrix, side, work, order, info)
+            library(
+                f"cusolverDn{letter}getrs", library.handle, TRANSPOSED, side, one, matrix, side, order, x, side, info
+            )
+
+        return queue
+
+    return Call(library.version, bind, waits=True, streams=STREAMS)

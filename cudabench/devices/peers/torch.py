@@ -1,0 +1,152 @@
+"""PyTorch: its own calls, and what torch.compile makes of an expression, on the operation's arrays in place.
+
+PyTorch works in the GPU's primary context, which this process shares with it, so its tensors are views of the arrays
+that the kernels use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices.peers.call import STREAMS, Call, Queue, Room
+from cudabench.errors import DeviceError, DeviceUnusable
+from cudabench.records.planned import Buffer, Operation, Peer, Problem
+
+Tensors = Mapping[str, Any]
+
+
+def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+    """Return a call on tensors over the operation's arrays."""
+    torch = _imported()
+    device = torch.device("cuda", room.index)
+    make = (COMPILED if peer.name.endswith("-compiled") else CALLS)[operation.name]
+    call = make(torch, problem)
+    if peer.name.endswith("-compiled"):
+        call = torch.compile(call, dynamic=False)
+
+    def bind(addresses: Mapping[str, int]) -> Queue:
+        buffers = [buffer for buffer in operation.buffers(problem) if buffer.role != "scratch"]
+        tensors = [tensor(torch, device, buffer, addresses[buffer.name], problem.dtype) for buffer in buffers]
+        streams: dict[int, Any] = {}
+
+        def queue(stream: int) -> None:
+            if stream not in streams:
+                streams[stream] = torch.cuda.ExternalStream(stream, device=device)
+            try:
+                with torch.cuda.stream(streams[stream]), torch.no_grad():
+                    call(*tensors)
+            except RuntimeError as error:
+                raise DeviceError(f"PyTorch failed: {str(error).strip().splitlines()[0]}") from error
+
+        return queue
+
+    return Call(f"PyTorch {torch.__version__}", bind, waits=peer.name in WAITS.get(operation.name, ()), streams=STREAMS)
+
+
+def _imported() -> Any:
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes of its own
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DeviceUnusable(f"PyTorch cannot be imported ({why}): `pip install torch` has it.") from None
+    if not torch.cuda.is_available():
+        raise DeviceUnusable(f"PyTorch {torch.__version__} does not see the GPU: install a build for CUDA.")
+    return torch
+
+
+class _Array:
+    """An array in device memory, as other libraries take it."""
+
+    def __init__(self, buffer: Buffer, address: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": buffer.shape,
+            "typestr": np.dtype(buffer.dtype).str,
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) -> Any:
+    """Return a tensor over an array; nothing is copied. bfloat16, which NumPy lacks, comes as 16 bits."""
+    if dtype == "bfloat16":
+        return torch.as_tensor(_Array(replace(buffer, dtype="int16"), address), device=device).view(torch.bfloat16)
+    return torch.as_tensor(_Array(buffer, address), device=device)
+
+
+# A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
+
+
+def transpose(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """out = in^T."""
+    return lambda source, out: out.copy_(source.t())
+
+
+def matmul(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """c = a b."""
+    return lambda a, b, c: torch.mm(a, b, out=c)
+
+
+def matvec(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """y = A x, over the columns that are the matrix's own."""
+    cols = problem.size["cols"]
+    return lambda matrix, x, y: torch.mv(matrix[:, :cols], x, out=y)
+
+
+def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """out = |a - b|."""
+    if problem.dtype == "int32":
+        return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
+    return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
+
+
+def solve(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """A x = b."""
+    return lambda a, b, x: torch.linalg.solve(a, b, out=x)
+
+
+def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """The weighted sum of a pixel's channels, in whole hundredths."""
+
+    def grey(rgb: Any, out: Any) -> Any:
+        wide = rgb.to(torch.int32)
+        return out.copy_((wide[..., 0] * 21 + wide[..., 1] * 72 + wide[..., 2] * 7 + 50) // 100)
+
+    return grey
+
+
+def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """The mean over the neighbours inside the picture."""
+    reach = problem.options.get("radius", 1)
+
+    def mean(source: Any, *outputs: Any) -> Any:
+        channels = source[None, None] if source.dim() == 2 else source.permute(2, 0, 1)[None]
+        blurred = torch.nn.functional.avg_pool2d(channels, 2 * reach + 1, 1, reach, count_include_pad=False)[0]
+        return outputs[-1].copy_(blurred[0] if source.dim() == 2 else blurred.permute(1, 2, 0))
+
+    return mean
+
+
+def vecadd(torch: Any, problem: Problem) -> Callable[..., Any]:
+    """c = a + b."""
+    return lambda a, b, c: torch.add(a, b, out=c)
+
+
+CALLS = {
+    "transpose": transpose,
+    "matmul": matmul,
+    "matvec": matvec,
+    "distance": distance,
+    "solve": solve,
+    "blur": blur,
+    "vecadd": vecadd,
+}
+COMPILED = {"transpose": transpose, "distance": distance, "grayscale": grayscale, "blur": blur}
+# Calls that wait for the device in the middle.
+WAITS = {"solve": ("torch",)}

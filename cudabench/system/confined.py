@@ -1,0 +1,268 @@
+"""Work that is bounded in time and memory: a command, or a function in a forked process.
+
+What others wrote may ask for more than a machine has: a compiler that never ends, an expression over billions of
+elements. Neither can be stopped from within Python, so both run in processes that can be ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cudabench.system import interrupts
+
+T = TypeVar("T")
+
+FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
+_LENGTHS = 8  # bytes of a length in what a forked process hands back
+_ALIGNED = 64
+# Bounds the memory before the command starts, so that what it starts at once is bounded, too.
+LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
+UNKNOWN_MEMORY = 16 << 30  # bytes, where the system does not tell
+
+
+class TooLong(Exception):
+    """The time was up."""
+
+
+class TooMuch(Exception):
+    """The memory was not enough, or the process that did the work was killed."""
+
+
+def limit_memory(nbytes: int) -> None:
+    """Bound the address space of this process; where the system knows no such bound, do nothing."""
+    with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)
+        most = nbytes if limit[1] == resource.RLIM_INFINITY else min(nbytes, limit[1])
+        resource.setrlimit(resource.RLIMIT_AS, (most, limit[1]))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def run(
+    command: Sequence[str],
+    *,
+    seconds: float,
+    memory: int,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and what it starts, in a folder if not in this one; return its exit status and output.
+
+    `memory` bounds the address space of each process. Raises TooLong, after all of them were ended, and OSError where
+    there is no such command.
+    """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    with started(
+        [*(("/bin/sh", "-c", LIMITED, str(memory >> 10)) if os.name == "posix" else ()), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=folder,
+        text=True,
+        errors="replace",
+        start_new_session=os.name == "posix",
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise TooLong from None
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a process in a session of its own, with Popen's options, and wait for it at the end; an exception ends it
+    and what it started, also one that a signal raises while it starts."""
+    process: subprocess.Popen[Any] | None = None
+    try:
+        with interrupts.kept():
+            process = subprocess.Popen(command, **options)
+        yield process
+    except BaseException:
+        if process is not None:
+            end_group(process)
+        raise
+    finally:
+        if process is not None:
+            with process:
+                pass  # waits, and closes its streams
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started in a session of its own, with all that it started."""
+    with contextlib.suppress(OSError):
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+
+
+def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
+    """Return a function's value, computed in a forked process; what it raises is raised here.
+
+    `memory` is how many bytes the process may take besides those that this one has. Only the value comes back, pickled;
+    arrays are mapped and not copied. Raises TooLong and TooMuch. Where no process can be forked, the function is
+    called here, without bounds.
+    """
+    if not FORKS:
+        return function()
+    ended_read, ended_write = os.pipe()
+    result = os.memfd_create("cudabench-result")
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            # Python warns of other threads: the child takes no lock of theirs, computes and leaves.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # What an alarm raises within Python's own hooks for a fork would be lost.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+            try:
+                child = os.fork()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if child == 0:
+            _compute(function, result, memory)
+        os.close(ended_write)
+        ended_write = -1
+        try:
+            in_time = _readable(ended_read, seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
+            _, status = os.waitpid(child, 0)
+        if not in_time:
+            raise TooLong
+        value: T = _unpacked(result, status)
+        return value
+    finally:
+        for file in (ended_read, ended_write, result):
+            if file >= 0:
+                os.close(file)
+
+
+def _readable(file: int, seconds: float) -> bool:
+    """Wait until the other end of a pipe is closed; False where the time is up first."""
+    import selectors
+
+    with selectors.DefaultSelector() as selector:
+        selector.register(file, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
+
+
+def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
+    """Be the child: never returns."""
+    status = 1
+    try:
+        gc.disable()  # what the parent left to be collected is the parent's
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        die_with_parent()
+        limit_memory(_address_space() + memory)
+        try:
+            answer: tuple[bool, Any] = (True, function())
+        except MemoryError:
+            raise
+        except Exception as error:
+            answer = (False, error)
+        _pack(answer, result)
+        status = 0
+    except MemoryError:
+        status = errno.ENOMEM
+    finally:
+        os._exit(status)  # no handler of the parent's, no flush of its buffers
+
+
+def _pack(value: Any, file: int) -> None:
+    """Write a value: the number of its buffers, the length of the pickle and of each buffer, then all of them."""
+    import pickle
+
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    lengths = [len(views), len(head), *(view.nbytes for view in views)]
+    at = 0
+    start = b"".join(length.to_bytes(_LENGTHS, "little") for length in lengths)
+    pieces: list[Any] = [start, head, *views]
+    for piece in pieces:
+        view: Any = memoryview(piece)
+        written = 0
+        while written < view.nbytes:
+            written += os.pwrite(file, view[written:], at + written)
+        at = _next(at + view.nbytes)
+
+
+def _unpacked(file: int, status: int) -> Any:
+    import mmap
+    import pickle
+
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise TooMuch
+    content = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_PRIVATE)
+    whole = memoryview(content)
+
+    def length(index: int) -> int:
+        return int.from_bytes(whole[index * _LENGTHS : (index + 1) * _LENGTHS], "little")
+
+    count = length(0)
+    at, pieces = _next((2 + count) * _LENGTHS), []
+    for index in range(1, 2 + count):
+        pieces.append(whole[at : at + length(index)])
+        at = _next(at + length(index))
+    good, value = pickle.loads(pieces[0], buffers=pieces[1:])
+    if not good:
+        raise value
+    return value
+
+
+def _next(at: int) -> int:
+    return -(-at // _ALIGNED) * _ALIGNED
+
+
+def _address_space() -> int:
+    """Return the bytes of address space that this process has."""
+    try:
+        with open("/proc/self/statm") as stream:
+            return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+def die_with_parent() -> None:
+    """Let this process, a child, end when its parent does, where the system can."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def host_memory() -> int:
+    """Return the bytes of memory that this machine, or the container, has free."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(int(line.split()[1]) * 1024)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no Linux, or no limit ('max')
+        pass
+    if not limits:
+        try:
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            limits.append(UNKNOWN_MEMORY)
+    return min(limits)

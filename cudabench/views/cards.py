@@ -1,0 +1,342 @@
+"""One kernel or ladder on several cards: a row a card, with the time at least, what holds it and times the best."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import floor, log10
+from typing import TYPE_CHECKING
+
+from cudabench.cards.load import Card
+from cudabench.explain import verdict
+from cudabench.explain.limits import NAMES
+from cudabench.measure import sweep
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import CardLimits, CpuTime, Limit, Result
+from cudabench.results import units
+from cudabench.results.columns import NOTHING, Column
+from cudabench.text import line
+from cudabench.views.headlines import several_sizes
+from cudabench.views.table import cpu_line, problem_line, warning_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cudabench.records.results import DeviceInfo
+
+MOST_ROWS = 20  # kernels or points, each on all cards
+SAME = 1.005  # times a bound: what rounds to the same figure
+# The figure that a resource needs of a card, where few cards have one: cards are compared by what all of them have.
+NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
+LAUNCH = "start"
+MILLION = 1e6 / 3600  # launches of a second each, in hours
+BOUND = "At least: a bound from counts, no time"
+SHEET = "; of a datasheet, whose figures no card reaches, a bound of a bound"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A card with the result that has the lowest bound there, and how many more have the same; without one, the status
+    of those that cannot run."""
+
+    card: Card
+    best: Result | None
+    tied: int = 0
+    status: str = ""
+
+    @property
+    def bound(self) -> Limit | None:
+        """What holds the result, None without a result or a limit."""
+        return self.best.limits[0] if self.best and self.best.limits else None
+
+    @property
+    def cost(self) -> float | None:
+        """What a million launches cost at least."""
+        if self.bound is None or self.card.per_hour is None:
+            return None
+        return self.bound.time_s * MILLION * self.card.per_hour
+
+
+def show(
+    out: Console,
+    err: Console,
+    operation: Operation,
+    devices: Sequence[DeviceInfo],
+    cards: Sequence[Card],
+    results: Sequence[Result],
+    cpus: Sequence[CpuTime],
+    settings: Settings,
+) -> None:
+    """Print the tables of each size, the baseline and warnings; reasons stand below their table."""
+    from rich.text import Text
+
+    _heading(out, cards)
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault(tuple(result.size.items()) if several_sizes(results) else (), []).append(result)
+    rows: list[Row] = []
+    for group in groups.values():
+        out.print(problem_line(operation, group, settings, devices[0]))
+        rows += table(out, cards, group)
+    legend(out, rows)
+    if cpus:
+        out.print()
+        out.print(cpu_line(cpus))
+    for said in warning_lines(results):
+        err.print(Text(said, style="yellow"))
+
+
+def show_sweep(
+    out: Console,
+    cards: Sequence[Card],
+    groups: Sequence[tuple[str, Sequence[Result]]],
+    label: Callable[[Result], str],
+    repeat: Callable[[Result], str],
+) -> None:
+    """Print for each problem the best point of each card, and the command that repeats that of the first row."""
+    from rich.text import Text
+
+    _heading(out, cards)
+    every: list[Row] = []
+    for title, results in groups:
+        out.print(Text(title), soft_wrap=True)
+        rows = table(out, cards, results, label, "point", ranked=True)
+        if rows[0].best is not None:
+            out.print(Text(f"Repeat: {repeat(rows[0].best)}"), soft_wrap=True)
+            out.print()
+        every += rows
+    legend(out, every)
+
+
+def _heading(out: Console, cards: Sequence[Card]) -> None:
+    from rich.text import Text
+
+    codes = list(dict.fromkeys(card.architecture for card in cards))
+    many = (
+        f"{len(cards)} cards, by the counts of their"
+        if len(cards) > 1
+        else f"{line(cards[0].key)}, by the counts of its"
+    )
+    out.print(Text(f"{many} own code ({', '.join(codes)}): nothing is timed", style="bold"))
+
+
+def table(
+    out: Console,
+    cards: Sequence[Card],
+    results: Sequence[Result],
+    label: Callable[[Result], str] = lambda result: result.kernel,
+    heading: str = "kernel",
+    ranked: bool = False,
+) -> list[Row]:
+    """Print the row of each card, best first; where there are several results, all of them below, ranked by what the
+    first card takes or in their order; and what is to be said. Return the rows."""
+    from rich.text import Text
+
+    lacking = not_of_all(cards)
+    views = {card.key: seen_on(card, results, lacking) for card in cards}
+    several = len({label(result) for result in results}) > 1
+    rows = sorted((_row(card, views[card.key], results) for card in cards), key=_order)
+    out.print()
+    _print(out, _columns(rows, label if several else None, heading), rows)
+    if several:
+        out.print()
+        views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep.cost)} if ranked else {}
+        _every(out, rows, views, label, heading)
+    out.print()
+    below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
+    for status, said in below:
+        out.print(Text(said, style={"ok": "", "skipped": "dim"}.get(status, "red")))
+    if below:
+        out.print()
+    return rows
+
+
+def not_of_all(cards: Sequence[Card]) -> set[str]:
+    """Return the resources of which some cards have no figure."""
+    return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
+
+
+def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
+    """Return the right results of a card's architecture with the limits of that card as theirs, without those of
+    resources that other cards lack."""
+    found = []
+    for result in results:
+        own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
+        if own is not None and result.status == "ok":
+            found.append(replace(result, limits=_without(own, lacking), limits_on=own.on))
+    return found
+
+
+def _without(own: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
+    launch = own.launch_s or 0.0 if LAUNCH in lacking else 0.0
+    kept = [limit for limit in own.limits if limit.resource not in lacking]
+    return tuple(replace(limit, time_s=limit.time_s - launch) for limit in kept)
+
+
+def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
+    if not views:
+        states = [result.status for result in results if result.device == f"sim:{card.architecture}"]
+        return Row(card, None, 0, max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
+    best = sweep.best(views)[0]
+    least = sweep.cost(best)[0]
+    return Row(card, best, sum(sweep.cost(one)[0] <= least * SAME for one in views) - 1)
+
+
+def _order(row: Row) -> tuple[bool, float]:
+    return row.bound is None, row.bound.time_s if row.bound else 0.0
+
+
+def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading: str) -> list[Column[Row]]:
+    least = rows[0].bound.time_s if rows[0].bound else 0.0
+
+    def named(row: Row) -> str:
+        assert label is not None
+        return NOTHING if row.best is None else label(row.best) + (f" +{row.tied}" if row.tied else "")
+
+    def times(row: Row) -> str:
+        return f"{units.digits(row.bound.time_s / least, 3)}x" if row.bound and least else ""
+
+    columns: list[Column[Row]] = [
+        Column("card", lambda row: line(row.card.key), right=False),
+        Column("name", lambda row: line(row.card.device.name).removeprefix("NVIDIA "), right=False, expendable=1),
+        Column("figures", _source, right=False),
+        *([Column(heading, named, right=False)] if label else []),
+        Column("at least", lambda row: units.seconds(row.bound.time_s) if row.bound else _state(row.status)),
+        Column("held by", lambda row: verdict.name(row.bound) if row.bound else "", right=False),
+        Column("times the best", times),
+    ]
+    if any(row.card.per_hour is not None for row in rows):
+        hour, cost = (lambda row: _money(row.card.per_hour)), (lambda row: _money(row.cost))
+        columns += [Column("an hour", hour, expendable=2), Column("a million launches", cost)]
+    return columns
+
+
+def _state(status: str) -> str:
+    return {"skipped": "cannot run", "wrong": "WRONG"}.get(status, status) or NOTHING
+
+
+def _source(row: Row) -> str:
+    return {"measured": "measured", "datasheet": "datasheet"}.get(row.card.source, "partly measured")
+
+
+def _money(amount: float | None) -> str:
+    if amount is None:
+        return NOTHING
+    if amount >= 1 or not amount:
+        return units.digits(amount, 3)
+    return f"{amount:.{2 - floor(log10(amount))}f}".rstrip("0")
+
+
+def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
+    kept = list(columns)
+    for rank in (1, 2, 0):
+        if sum(_width(column, rows) + 2 for column in kept) - 2 <= out.width:
+            break
+        kept = [column for column in kept if not rank or column.expendable != rank]
+        if not rank:  # headings of two lines
+            kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
+    out.print(_table(kept, rows, [{"wrong": "red", "failed": "red", "skipped": "dim"}.get(r.status, "") for r in rows]))
+
+
+def _width(column: Column[Row], rows: Sequence[Row]) -> int:
+    return max(map(len, (*column.heading.split("\n"), *map(column.text, rows))))
+
+
+def _table(columns: Sequence[Column[Row]], rows: Sequence[Row], styles: Sequence[str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=True)
+    for row, style in zip(rows, styles, strict=True):
+        made.add_row(*(Text(column.text(row)) for column in columns), style=style)
+    return made
+
+
+def _every(
+    out: Console,
+    rows: Sequence[Row],
+    views: dict[str, list[Result]],
+    label: Callable[[Result], str],
+    heading: str,
+) -> None:
+    """Print what each kernel or point takes at least on each card, as many cards as the terminal is wide for."""
+    from rich.table import Table
+    from rich.text import Text
+
+    labels = list(dict.fromkeys(label(result) for row in rows for result in views[row.card.key]))
+    kept = labels[:MOST_ROWS]
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        found = {label(result): result for result in views[row.card.key]}
+        if found:
+            cells[row.card.key] = [_cell(found.get(name)) for name in kept]
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    made.add_column(heading, no_wrap=True)
+    taken = max(map(len, (heading, *kept)))
+    shown: list[str] = []
+    for key, texts in cells.items():
+        taken += 2 + max(map(len, (line(key), *texts)))
+        if shown and taken > out.width:
+            break
+        made.add_column(Text(line(key)), justify="right", no_wrap=True)
+        shown.append(key)
+    for at, name in enumerate(kept):
+        made.add_row(Text(name), *(Text(cells[key][at]) for key in shown))
+    out.print(made)
+    if len(labels) > len(kept):
+        out.print(Text(f"... and {len(labels) - len(kept)} more, in --json", style="dim"))
+    if len(shown) < len(cells):
+        left = ", ".join(line(key) for key in list(cells)[len(shown) :])
+        out.print(Text(f"Too narrow for: {left}; a wider terminal or a pipe shows all.", style="dim"))
+
+
+def _cell(result: Result | None) -> str:
+    if result is None or not result.limits:
+        return NOTHING
+    return f"{units.seconds(result.limits[0].time_s)} {verdict.name(result.limits[0])}"
+
+
+def legend(out: Console, rows: Sequence[Row]) -> None:
+    """Print what the columns mean, in three short sentences at most."""
+    from rich.text import Text
+
+    cards = list({row.card.key: row.card for row in rows}.values())
+    sheet = any("datasheet" in card.source for card in cards)
+    said = [f"{BOUND}{SHEET if sheet else ''}."]
+    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between two goes without saying
+    names = [NAMES[one] for one in lacking if any(card.value(NEEDS[one]) for card in cards)]
+    if names:
+        said.append(f"Left out, since not every card here has a figure of it: {', '.join(names)}.")
+    if any(row.tied for row in rows):
+        said.append("+N: as many more have the same bound.")
+    out.print(Text(" ".join(said), style="dim"), soft_wrap=out.width >= 200)
+
+
+def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    priced = [(row.cost, row) for row in rows if row.cost is not None]
+    if len(priced) < 2:
+        return []
+    cost, row = min(priced, key=lambda each: each[0])
+    return [("ok", f"Cheapest: {line(row.card.key)}, {_money(cost)} a million launches at least.")]
+
+
+def _reasons(
+    cards: Sequence[Card], results: Sequence[Result], label: Callable[[Result], str], several: bool
+) -> list[tuple[str, str]]:
+    """Return why kernels have no bound on cards; what several share is said once."""
+    shared: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for result in results:
+        if result.status != "ok":
+            found = shared.setdefault((result.status, result.reason or ""), {"kernels": {}, "cards": {}})
+            found["kernels"][label(result)] = None
+            on = [card for card in cards if result.device == f"sim:{card.architecture}"]
+            found["cards"] |= {line(card.key): None for card in on}
+    said = []
+    for (status, reason), found in shared.items():
+        names = f"{', '.join(found['kernels'])} on " if several else ""
+        said.append((status, f"{names}{', '.join(found['cards'])}: {_state(status)}: {reason}"))
+    return said

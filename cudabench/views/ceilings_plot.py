@@ -1,0 +1,93 @@
+"""Ceilings as bars: of several cards relative to the first, of one card relative to what its clocks and units allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cudabench.cards import Ceiling
+from cudabench.errors import CudabenchError
+from cudabench.records.file import ResultsFile
+from cudabench.results import ceilings
+from cudabench.text import line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # as `plot` has them
+HATCHES = ("", "///", "...", "xxx")
+ROW_IN = 0.2
+OVER = " *"
+OVER_SAID = f"{OVER.strip()} over what units allow at the named clock; the table says why"
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
+
+
+def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
+    """Draw the ceilings of files, whose labels tell them apart; labels and cards are as matplotlib shows them.
+
+    Raises CudabenchError where there is no bar to draw.
+    """
+    first = {one.name: one for one in files[0].ceilings}
+    alone = len(files) == 1
+    relative: Callable[[Ceiling], float | None] = _of_theory if alone else lambda one: _of_first(one, first)
+    shown = files if alone else files[1:]
+    names = list(dict.fromkeys(one.name for file in shown for one in file.ceilings if relative(one) is not None))
+    if not names:
+        raise CudabenchError(
+            "There is nothing to draw: no ceiling has a value and "
+            + (
+                "a theoretical one beside it."
+                if alone
+                else "one of the first file beside it, measured like it: a measured "
+                "figure is not held against a datasheet's."
+            )
+        )
+    figure.set_size_inches(figure.get_size_inches()[0], 1.4 + ROW_IN * len(names) * max(1, len(shown)))
+    axes = figure.subplots()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    height = 0.8 / len(shown)
+    most = max(value for file in shown for one in file.ceilings if (value := relative(one)) is not None)
+    for at, file in enumerate(shown):
+        colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the colour of its place among all
+        by_name = {one.name: one for one in file.ceilings}
+        offset = (at - (len(shown) - 1) / 2) * height
+        label = labels[at if alone else at + 1]
+        for y, name in enumerate(names):
+            one = by_name.get(name)
+            value = relative(one) if one else None
+            if one is None or value is None:
+                continue
+            axes.barh(
+                y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
+                linewidth=0.5, label=label if y == 0 else "_nolegend_",
+            )  # fmt: skip
+            text = ceilings.value(one.value, one.unit) + (OVER if alone and ceilings.is_over(one) else "")
+            axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
+    axes.axvline(1, color="k", linewidth=0.9, zorder=0)
+    axes.set_yticks(range(len(names)), [line(name).replace("$", r"\$") for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, max(most, 1) * 1.2)
+    over = alone and any(ceilings.is_over(one) for one in shown[0].ceilings)
+    axes.set_xlabel(
+        f"part of the theoretical value{f'{chr(10)}{OVER_SAID}' if over else ''}"
+        if alone
+        else f"times as good as {labels[0]}"
+    )
+    if len(shown) > 1:
+        figure.legend(loc="outside lower center", ncols=min(4, len(shown)), frameon=False, fontsize=8)
+    device = files[0].device
+    title = (
+        f"Ceilings of {device.name if device else labels[0]}"
+        if alone
+        else f"Ceilings of {', '.join(labels[1:])} beside {labels[0]}"
+    )
+    figure.suptitle(title, fontsize=10)
+
+
+def _of_theory(one: Ceiling) -> float | None:
+    return one.fraction if one.status == "ok" and one.value is not None else None
+
+
+def _of_first(one: Ceiling, first: dict[str, Ceiling]) -> float | None:
+    return ceilings.better(first.get(one.name), one)

@@ -1,0 +1,58 @@
+"""What `check` found: a line a kernel, the hazards under it, and what was not executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from cudabench.records.results import Result
+from cudabench.views.explanation import given, hazard
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAMES = {"ok": "clean", "wrong": "HAZARD", "failed": "FAILED", "skipped": "not executed"}
+STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "yellow"}
+
+
+def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wanted: int) -> None:
+    """Print the kernels by file, and the sum; `wanted` were to run, `left_out` names the others of the files."""
+    from rich.text import Text
+
+    width = max((len(result.kernel) for result in results), default=0)
+    file = None
+    for result in results:
+        if result.source != file:
+            file = result.source
+            out.print(Text(file, style="bold"))
+        word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
+        verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
+        out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
+        for row in result.hazards or ():
+            hazard(out, row, indent="      ")
+        given(out, result.warnings, indent="      ")
+    out.print(Text(summary(results, wanted)))
+    if left_out:
+        out.print(Text(f"Not asked for, so nothing is said of: {', '.join(left_out)}"))
+
+
+def detail(result: Result) -> str:
+    """Return what a line says behind the verdict: why, or how much ran."""
+    if result.status != "ok" and not (result.hazards and _right(result)):
+        return result.reason or ""
+    blocks, each = prod(result.grid), prod(result.block)
+    return f"{blocks} block{'s' if blocks > 1 else ''} of {each} thread{'s' if each > 1 else ''}"
+
+
+def _right(result: Result) -> bool:
+    return result.verification is None or not result.verification.mismatches
+
+
+def summary(results: Sequence[Result], wanted: int) -> str:
+    """Return how many kernels were executed, and what came of them."""
+    executed = [result for result in results if result.status in ("ok", "wrong")]
+    bad = sum(result.status == "wrong" for result in executed)
+    plural = "kernel" if wanted == 1 else "kernels"
+    verdict = f"{bad} with faults" if bad else "no hazards" if executed else "nothing is known"
+    return f"{len(executed)} of {wanted} {plural} executed, {verdict}."

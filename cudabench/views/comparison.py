@@ -1,0 +1,426 @@
+"""Comparisons: a table per problem, a line that sums up, what is missing and what else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudabench.errors import did_you_mean_file
+from cudabench.records.file import ResultsFile
+from cudabench.records.launch import dim_text
+from cudabench.records.results import DeviceInfo, Result
+from cudabench.results import compare, ratio, units
+from cudabench.results.columns import NOTHING, Column, markdown_table, percent
+from cudabench.results.compare import Comparison, Failure, Row
+from cudabench.text import markdown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {
+    "slower": "red",
+    "more": "red",
+    "mixed": "yellow",
+    "wrong": "bold red",
+    "failed": "bold red",
+    "still wrong": "red",
+    "still failed": "red",
+    "faster": "green",
+    "fewer": "green",
+    "mended": "green",
+    "unclear": "yellow",
+    "new": "cyan",
+    "missing": "cyan",
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What is shown of comparisons with the first of the named files, and how."""
+
+    names: Sequence[str]
+    comparisons: Sequence[Comparison]
+    noise: float
+    markdown: bool = False
+
+    def first_run(self, out: Console) -> None:
+        """Print that there is nothing to compare with yet, and how there will be."""
+        base = self.names[0]
+        near = did_you_mean_file(base, "*.json", self.names[1:])
+        out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
+        for name, comparison in zip(self.names[1:], self.comparisons, strict=True):
+            right = sum(row.verdict == "new" for row in comparison.rows)
+            plural = "kernel" if len(comparison.rows) == 1 else "kernels"
+            out.print(
+                f"{name}: {right} of {len(comparison.rows)} {plural} right. To compare with it from now on: "
+                f"cp {name} {base}",
+                soft_wrap=True,
+            )
+
+    def show(self, out: Console) -> None:
+        """Print the tables and what is to be said about them."""
+        if len(self.comparisons) > 1:
+            self._show_all(out)
+            return
+        (comparison,) = self.comparisons
+        for line in self._headings(comparison):
+            self._line(out, line)
+        shown = [row for row in comparison.rows if row.base and row.new]
+        columns = {"gpu": timed_columns, "counts": counted_columns}.get(
+            comparison.scope, lambda: hardware_columns(shown)
+        )()
+        for title, rows in by_problem(shown if comparison.scope == "hardware" else compare.worst_first(shown)):
+            self._line(out, "")
+            self._line(out, title, style="bold")
+            self._table(out, columns, rows)
+        self._line(out, "")
+        for line, style in notes(comparison, self.names, self.noise):
+            self._line(out, line, style=style)
+
+    def _headings(self, comparison: Comparison) -> list[str]:
+        base, new = devices_text(comparison.base), devices_text(comparison.new)
+        if comparison.scope == "hardware":
+            return [f"base  {base}, {self.names[0]}", f"new   {new}, {self.names[1]}"]
+        return [f"{new}: {self.names[0]} -> {self.names[1]}"]
+
+    def _show_all(self, out: Console) -> None:
+        """Print a table of all files, each against the first."""
+        labels = short_names(self.names)
+        scopes = {comparison.scope for comparison in self.comparisons}
+        for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
+            self._line(out, f"{label}: {devices_text(file)}")
+        every = [row for comparison in self.comparisons for row in comparison.rows]
+        rows: dict[compare.Key, Row] = {}
+        for row in every if "hardware" in scopes else compare.worst_first(every):
+            rows.setdefault(row.key, row)
+        per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
+        figure = figure_text(scopes)
+        power = -1 if "hardware" in scopes else 1  # beside speeds a ratio of speeds, beside times one of times
+
+        def base_cell(row: Row) -> str:
+            return next((figure(r.base) for r in (m.get(row.key) for m in per_file) if r and r.base), NOTHING)
+
+        def cell(at: int) -> Callable[[Row], str]:
+            def text(row: Row) -> str:
+                other = per_file[at].get(row.key)
+                if other is None or other.new is None:
+                    return NOTHING
+                ratio = f" {other.ratio.value**power:.3f}" if other.ratio else ""
+                mark = {"slower": " slower", "faster": " faster", "wrong": " WRONG", "failed": " failed"}
+                return f"{figure(other.new)}{ratio}{mark.get(other.verdict, '')}"
+
+            return text
+
+        columns = [
+            *start_columns(),
+            Column(labels[0], base_cell),
+            *(Column(label, cell(at)) for at, label in enumerate(labels[1:])),
+        ]
+        if scopes == {"gpu"}:
+            columns.append(Column("apart", lambda row: apart_text([m[row.key] for m in per_file if row.key in m])))
+        for title, grouped in by_problem(list(rows.values())):
+            self._line(out, "")
+            self._line(out, title, style="bold")
+            self._table(out, columns, grouped)
+        self._line(out, "")
+        what = "counts" if scopes == {"counts"} else "times"
+        if what == "times":
+            kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
+            self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
+            if scopes == {"gpu"}:
+                self._line(out, "Apart: longest over shortest time; where nothing changed, the --noise to give.")
+        else:
+            self._line(out, "global sectors / shared wavefronts / instructions")
+
+    def _line(self, out: Console, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        if self.markdown and style == "bold":
+            text = f"**{markdown(text)}**\n"
+        out.print(Text(text, style=style), soft_wrap=self.markdown)
+
+    def _table(self, out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
+        if any(row.key.card for row in rows):
+            columns = [*columns[:2], Column("device", lambda row: row.key.card, right=False), *columns[2:]]
+        if self.markdown:
+            for line in markdown_table(columns, rows):
+                out.print(line, soft_wrap=True)
+            return
+        from rich.table import Table
+
+        kept = list(columns)
+        texts = {id(c): [c.text(row) for row in rows] for c in columns}
+
+        def width(column: Column[Row]) -> int:
+            lines = [line for text in texts[id(column)] for line in text.splitlines()]
+            return 2 + max(len(column.heading), *map(len, lines or [""]))
+
+        for column in [c for c in columns if c.expendable]:
+            if sum(map(width, kept)) - 2 > out.width:
+                kept.remove(column)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for column in kept:
+            table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
+        for at, row in enumerate(rows):
+            table.add_row(*(texts[id(column)][at] for column in kept), style=STYLES.get(row.verdict, ""))
+        out.print(table)
+
+
+def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
+    """Print why the comparison fails, and where a threshold could judge nothing."""
+    from rich.text import Text
+
+    for failure in found:
+        err.print(Text(f"{failure.message}.", style="red"), soft_wrap=True)
+    if threshold is None:
+        return
+    for comparison in made:
+        base, new = comparison.base.device, comparison.new.device
+        if comparison.scope == "hardware" and base and new:
+            repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
+            err.print(
+                Text(f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", style="yellow"),
+                soft_wrap=True,
+            )
+
+
+# Lines ---------------------------------------------------------------------------------------------------------------
+
+
+def device_text(device: DeviceInfo | None) -> str:
+    """Return a device with what tells it from its like."""
+    if device is None:
+        return "no device"
+    parts = [device.name]
+    if device.uuid:
+        parts.append(f"({device.uuid[:12]})")
+    if device.peak_gbps:
+        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
+    return " ".join(parts)
+
+
+def devices_text(file: ResultsFile) -> str:
+    """Return the devices of a file; a card among several by its number."""
+    if len(file.devices) < 2:
+        return device_text(file.device)
+    return ", ".join(f"{device.label} {device_text(device)}" for device in file.devices)
+
+
+def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
+    """Return the lines under the tables, each with its style."""
+    lines = [(summary(comparison), "")]
+    if comparison.scope == "hardware" and (sentence := winner(comparison)):
+        lines.insert(0, (sentence, "bold"))
+    for row in comparison.rows:
+        if row.reason and row.verdict == "unclear":
+            lines.append((f"{compare.name_of(row.key)} unclear: {row.reason}", "yellow"))
+    for verdict, name in (("new", names[1]), ("missing", names[0])):
+        only = [compare.name_of(row.key) for row in comparison.rows if row.verdict == verdict]
+        if only:
+            lines.append((f"Only in {name}: {', '.join(only)}", "cyan"))
+    skipped = [r for r in comparison.new.results if r.status == "skipped"]
+    if skipped:
+        lines.append((f"Skipped in {names[1]}: {', '.join(r.kernel for r in skipped)}", "cyan"))
+    unproven = [
+        compare.name_of(r.key) for r in comparison.rows if r.new and r.new.status == "ok" and not r.new.verification
+    ]
+    if unproven:
+        lines.append((f"Unverified in {names[1]}: {', '.join(unproven)}", "yellow"))
+    lines += [(line, "") for line in code_lines(comparison)]
+    if comparison.changed:
+        lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
+    if comparison.geometric_mean is not None and comparison.scope == "gpu":
+        allowed = f"{noise * 100:g}% and {ratio.RUN_TO_RUN_S * 1e6:g} µs"
+        interval = f"{ratio.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
+        lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
+    return lines
+
+
+def code_lines(comparison: Comparison) -> list[str]:
+    """Return which kernels are the same machine code in both files; what differs then lies elsewhere."""
+    told = [row for row in comparison.rows if row.same_code is not None]
+    same = [row for row in told if row.same_code]
+    if not same:
+        return ["Machine code: other in each kernel."] if told else []
+    names = "all" if len(same) == len(told) > 1 else ", ".join(compare.name_of(row.key) for row in same)
+    lines = [f"Same machine code in both: {names}."]
+    moved = [compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster")]
+    if moved:
+        lines.append(f"So it is not the code that changed {', '.join(moved)}, but arguments, card or conditions.")
+    return lines
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the verdicts, counted."""
+    if comparison.scope == "hardware":
+        return "No verdicts: these are different GPUs. The ratio is of speeds, new over base: over 1 is faster."
+    both = [row for row in comparison.rows if row.base and row.new]
+    counted = ", ".join(f"{comparison.count(word)} {word}" for word in compare.ORDER if comparison.count(word))
+    mean = comparison.geometric_mean
+    mean_text = "" if mean is None or len(both) < 2 else f"; geometric mean of the ratios {mean:.3f}"
+    return f"{len(both)} compared: {counted}{mean_text}."
+
+
+def winner(comparison: Comparison) -> str:
+    """Return a sentence on which of two cards is faster, by how much, and where the other one is; empty where files
+    hold several cards or no common time."""
+    base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
+    if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
+        return ""
+    names = [base.device.name, new.device.name]
+    if names[0] == names[1]:
+        names = ["the base's card", "the new one's"]
+    fast, slow = reversed(names) if mean <= 1 else names
+    shown = [row for row in comparison.rows if row.verdict == "shown" and row.ratio]
+    kernels = f", by the geometric mean of {len(shown)} kernels" if len(shown) > 1 else ""
+    factor = max(mean, 1 / mean)
+    if factor < 1.005:
+        return f"{fast} and {slow} are equally fast{kernels}."
+    against = 1 if mean <= 1 else -1
+    behind = [compare.name_of(row.key) for row in shown if row.ratio and row.ratio.value**against > 1]
+    ahead = f"; {slow} is ahead in {', '.join(behind)}" if behind else ""
+    return f"{fast} is {factor:.2f} times as fast as {slow}{kernels}{ahead}."
+
+
+def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows by operation, size and type, each group under its title."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        title = " ".join(part for part in (row.key.operation, compare.size_text(row.key), row.key.dtype) if part)
+        groups.setdefault(title, []).append(row)
+    return list(groups.items())
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return file names without folder and suffix where they stay apart, else as they are."""
+    stems = [Path(name).stem for name in names]
+    return stems if len(set(stems)) == len(stems) else list(names)
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def start_columns() -> list[Column[Row]]:
+    """Return the columns that every table starts with."""
+    return [
+        Column("kernel", lambda row: row.key.kernel, right=False),
+        Column("block", lambda row: dim_text(row.key.block, 2) if row.key.block[0] else "-", right=False, expendable=1),
+    ]
+
+
+def timed_columns() -> list[Column[Row]]:
+    """Return the columns of one GPU."""
+    return [
+        *start_columns(),
+        Column("base", lambda row: time_text(row.base)),
+        Column("new", lambda row: time_text(row.new)),
+        Column("ratio", lambda row: f"{row.ratio.value:.3f}" if row.ratio else NOTHING),
+        Column("interval", lambda row: f"{row.ratio.low:.3f}-{row.ratio.high:.3f}" if row.ratio else NOTHING),
+        Column("verdict", verdict_text, right=False),
+    ]
+
+
+def hardware_columns(rows: Sequence[Row]) -> list[Column[Row]]:
+    """Return the columns of two GPUs: each figure beside its own scale."""
+    both = [result for row in rows for result in (row.base, row.new) if result]
+    # The unit goes into the heading where one serves all.
+    unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
+    columns = start_columns()
+    for name, pick in (("base", base_of), ("new", new_of)):
+        columns += [
+            Column(f"{name}{unit}", partial(_speed_of, pick, unit)),
+            Column("of copy", partial(_share_of, pick, "copy_fraction")),
+            Column("of peak", partial(_share_of, pick, "peak_fraction")),
+        ]
+    return [*columns, Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row))]
+
+
+def base_of(row: Row) -> Result | None:
+    """Return a row's result in the base."""
+    return row.base
+
+
+def new_of(row: Row) -> Result | None:
+    """Return a row's result in the new file."""
+    return row.new
+
+
+def _speed_of(pick: Callable[[Row], Result | None], unit: str, row: Row) -> str:
+    return speed_text(pick(row)).removesuffix(unit) if unit else speed_text(pick(row))
+
+
+def _share_of(pick: Callable[[Row], Result | None], key: str, row: Row) -> str:
+    result = pick(row)
+    return NOTHING if result is None else percent(getattr(result, key))
+
+
+def counted_columns() -> list[Column[Row]]:
+    """Return the columns of the simulator: what changed, and only that."""
+    return [
+        *start_columns(),
+        Column("verdict", verdict_text, right=False),
+        Column("what changed", changes_text, right=False),
+    ]
+
+
+def changes_text(row: Row) -> str:
+    """Return a line for each count that changed."""
+    return "\n".join(
+        f"{count.name} {units.count(count.base)} -> {units.count(count.new)}"
+        + (f" ({signed_percent(count.new / count.base - 1)})" if count.base else "")
+        for count in row.counts
+        if count.new != count.base
+    )
+
+
+def signed_percent(change: float) -> str:
+    """Return a change as '+300%', '-1.6%' or '+0.05%': never a zero for what is none."""
+    size = abs(change) * 100
+    return f"{'+' if change >= 0 else '-'}{size:.{0 if size >= 10 else 1 if size >= 0.1 else 3}f}%"
+
+
+def verdict_text(row: Row) -> str:
+    """Return a verdict with its size: 6.0% slower, 2.1x faster."""
+    if row.verdict not in ("slower", "faster") or row.ratio is None:
+        return row.verdict.upper() if row.verdict in ("wrong", "failed") else row.verdict
+    factor = row.ratio.value if row.verdict == "slower" else 1 / row.ratio.value
+    return f"{factor:.2f}x {row.verdict}" if factor >= 1.5 else f"{factor - 1:.1%} {row.verdict}"
+
+
+def apart_text(rows: Sequence[Row]) -> str:
+    """Return how far the times of one kernel in several files lie apart."""
+    results = [result for row in rows for result in (row.base, row.new) if result]
+    times = [result.time.median_s for result in results if result.time]
+    return f"{max(times) / min(times) - 1:.1%}" if len(times) > 1 and min(times) > 0 else NOTHING
+
+
+def time_text(result: Result | None) -> str:
+    """Return the median time."""
+    return units.seconds(result.time.median_s) if result and result.time else NOTHING
+
+
+def speed_text(result: Result | None) -> str:
+    """Return the bandwidth, or the rate of operations, or the time: the first that there is."""
+    if result is None:
+        return NOTHING
+    if result.bandwidth_gbps is not None:
+        return f"{units.digits(result.bandwidth_gbps)} GB/s"
+    return f"{units.digits(result.gflops)} GFLOP/s" if result.gflops is not None else time_text(result)
+
+
+def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
+    """Return what stands for a result in a table of many files."""
+    if "hardware" in scopes:
+        return speed_text
+    if "counts" not in scopes:
+        return time_text
+
+    def counted(result: Result | None) -> str:
+        found = compare.counts(result) if result else {}
+        wanted = ("global sectors", "shared wavefronts", "instructions")
+        return " / ".join(units.count(found[name]) for name in wanted if name in found) or NOTHING
+
+    return counted

@@ -1,0 +1,266 @@
+"""Two revisions' machine code as text: what a table shows, Markdown, GitHub's annotations and SARIF. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG
+from cudabench.records.revisions import CodeDifference, LineChange
+from cudabench.results import diff
+from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.results.diff import FIGURES, Failure
+from cudabench.text import markdown as escaped
+from cudabench.views import annotations as github_lines
+from cudabench.views.export import sarif
+
+MOST_LINES = 8  # of a kernel's changed lines that are shown
+VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
+ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A kernel's architectures on which it differs in the same way; `every` says that it is all of them."""
+
+    members: tuple[CodeDifference, ...]
+    every: bool = False
+
+    @property
+    def difference(self) -> CodeDifference:
+        """The difference on the first of them."""
+        return self.members[0]
+
+    @property
+    def architectures(self) -> str:
+        """The architectures in words."""
+        if self.every and len(self.members) > 2:
+            return f"all {len(self.members)}"
+        return " ".join(each.arch for each in self.members)
+
+
+def groups(found: Sequence[CodeDifference]) -> list[Group]:
+    """Return the differences with architectures that show the same figures together, in their order; where the code is
+    the same, all that say so."""
+    together: dict[object, list[CodeDifference]] = {}
+    for each in found:
+        texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()
+        where = (each.first.kind, each.first.file, each.first.line) if each.first else None
+        key = (each.kernel, each.verdict, each.changed, texts, where, each.reason)
+        together.setdefault(key, []).append(each)
+    count = len({each.arch for each in found})
+    return [Group(tuple(some), len(some) == count) for some in together.values()]
+
+
+def cell(name: str, difference: CodeDifference) -> str:
+    """Return a figure of both sides: '32 -> 40', or once where it is the same."""
+    old, new = (diff.figure_text(name, side) for side in (difference.old, difference.new))
+    if old == new or difference.old is None or difference.new is None:
+        return new if difference.new else old
+    return f"{old} -> {new}"
+
+
+def columns(rows: Sequence[Group]) -> list[Column[Group]]:
+    """Return the columns: figures that no row has, and spills and bytes that are 0 everywhere, are left out."""
+    shown = [
+        name
+        for name in FIGURES
+        if any(cell(name, row.difference) not in (NOTHING, "0 B", "0") for row in rows)
+        or any(name in row.difference.changed for row in rows)
+    ]
+    return [
+        Column("kernel", lambda row: row.difference.kernel, right=False),
+        Column("architecture", lambda row: row.architectures, right=False),
+        Column("verdict", verdict, right=False),
+        *(Column(name, partial(_cell_of, name)) for name in shown),
+    ]
+
+
+def _cell_of(name: str, row: Group) -> str:
+    """The figure of a row; from least to most where the architectures of a row with the same code differ."""
+    texts = dict.fromkeys(cell(name, each) for each in row.members)
+    if len(texts) == 1:
+        return next(iter(texts))
+    ordered = sorted(row.members, key=lambda each: (FIGURES[name](each.new) or 0) if each.new else 0)
+    return f"{cell(name, ordered[0])} .. {cell(name, ordered[-1])}"
+
+
+def verdict(row: Group) -> str:
+    """Return the verdict in words, with what a simulated launch said against the kernel."""
+    each = row.difference
+    words = VERDICTS.get(each.verdict, each.verdict)
+    if each.verdict == "changed" and each.changed == ("code",) and each.first is None and instructions_known(each):
+        words = "scheduling alone"
+    if each.verdict == "changed" and each.changed == ("data",):
+        words = "data alone"
+    status = each.new.status if each.new else None
+    return f"{words}, {status.upper()}" if status not in (None, "ok") else words
+
+
+def instructions_known(each: CodeDifference) -> bool:
+    """Whether both sides were disassembled."""
+    return bool(each.old and each.new and each.old.instructions is not None and each.new.instructions is not None)
+
+
+def notes(row: Group) -> Iterator[str]:
+    """Yield what is to be said of a row under the table: what changed first, what does not compile, what is wrong."""
+    each = row.difference
+    title = f"{each.kernel} on {row.architectures}"
+    if each.reason:
+        yield f"{title}: {each.reason}"
+    if each.first:
+        place = f"{each.first.file or 'line'} {each.first.line}" if each.first.line else "no line"
+        source = f": {each.first.source}" if each.first.source else ""
+        what = "the same instructions, other operands, first" if each.first.kind == "operands" else "first"
+        old, new = each.first.old or "the end", each.first.new or "the end"
+        yield f"{title}: {what} at instruction {each.first.position}, {place}{source}\n    {old}  ->  {new}"
+    if "arithmetic" in each.changed:
+        old, new = (", ".join((side and side.arithmetic) or ()) or "none" for side in (each.old, each.new))
+        yield f"{title}: arithmetic {old} -> {new}"
+    for side, label in ((each.old, "old"), (each.new, "new")):
+        if side and side.status not in (None, "ok"):
+            yield f"{title}, {label}: {side.status}: {side.reason}"
+
+
+def detailed(rows: Sequence[Group]) -> list[Group]:
+    """Return the rows whose changed lines are shown: the first of each kernel that has any. The file has all."""
+    first: dict[str, Group] = {}
+    for row in rows:
+        if row.difference.lines:
+            first.setdefault(row.difference.kernel, row)
+    return list(first.values())
+
+
+def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
+    """Return the columns of changed lines; counts only where a launch was simulated."""
+
+    def pair(old: int | None, new: int | None) -> str:
+        shown = ["-" if value is None else f"{value:,}".replace(",", " ") for value in (old, new)]
+        return shown[0] if old == new else " -> ".join(shown)
+
+    found: list[Column[LineChange]] = [
+        Column("line", _place, right=False),
+        Column("instructions", lambda row: pair(row.old_instructions, row.new_instructions)),
+    ]
+    if any(row.old_sectors or row.new_sectors for row in rows):
+        found.append(Column("sectors", lambda row: pair(row.old_sectors, row.new_sectors)))
+    if any(row.old_wavefronts or row.new_wavefronts for row in rows):
+        found.append(Column("wavefronts", lambda row: pair(row.old_wavefronts, row.new_wavefronts)))
+    return [*found, Column("source", lambda row: row.source, right=False)]
+
+
+def _place(row: LineChange) -> str:
+    file = f"{row.file}:" if row.file else ""
+    if row.old_line is None:
+        return f"{file}{row.new_line} (new)"
+    if row.new_line is None:
+        return f"{file}{row.old_line} (gone)"
+    return f"{file}{row.new_line}" + (f" (was {row.old_line})" if row.old_line != row.new_line else "")
+
+
+def summary(found: Sequence[CodeDifference]) -> str:
+    """Return the verdicts, counted, and whether there is anything to measure."""
+    kernels, architectures = len({each.kernel for each in found}), len({each.arch for each in found})
+    what = f"{kernels} {'kernel' if kernels == 1 else 'kernels'} for {architectures} " + (
+        "architecture" if architectures == 1 else "architectures"
+    )
+    counts = {word: sum(each.verdict == word for each in found) for word in ORDER}
+    said = ", ".join(f"{count} {VERDICTS.get(word, word).lower()}" for word, count in counts.items() if count)
+    nothing = "; there is nothing to measure" if counts["same"] == len(found) else ""
+    return f"{what}: {said}{nothing}."
+
+
+def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
+    """Return tables in GitHub's Markdown; names: of both sides."""
+    rows = groups(found)
+    lines = [f"**{escaped(names[0])} -> {escaped(names[1])}**", "", *markdown_table(columns(rows), rows), ""]
+    lines += [escaped(summary(found)), ""]
+    for row in rows:
+        lines += [f"- {escaped(note)}" for note in notes(row)]
+    for row in detailed(rows):
+        changed = row.difference.lines[:MOST_LINES]
+        lines += ["", f"{escaped(f'{row.difference.kernel} on {row.difference.arch}')}:", ""]
+        lines += markdown_table(line_columns(changed), changed)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# Findings by line ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What became worse of a kernel, over its architectures: a sentence, its line, and the exit code that it causes."""
+
+    metric: str
+    message: str
+    difference: CodeDifference
+    line: int
+    code: int
+
+
+def grown(found: Sequence[CodeDifference], failed: Sequence[Failure]) -> list[Grown]:
+    """Return what fails and what became worse without failing, one entry a kernel and figure."""
+    entries: dict[tuple[str, str], list[tuple[str, CodeDifference]]] = {}
+    codes: dict[tuple[str, str], int] = {}
+    for failure in failed:
+        key = (failure.difference.kernel, failure.metric)
+        codes[key] = max(codes.get(key, 0), failure.code)
+        if failure.metric not in diff.FAIL_ON:
+            text = failure.message.partition(f" on {failure.difference.arch}")[2].lstrip(": ")
+            entries.setdefault(key, []).append((text, failure.difference))
+    for each in found:
+        for metric in (name for name in diff.FAIL_ON if name != "code" or (each.kernel, "code") in codes):
+            sentence = diff.worse(each, metric)
+            if sentence:
+                entries.setdefault((each.kernel, metric), []).append((sentence, each))
+    made = []
+    for (kernel, metric), some in entries.items():
+        by_text: dict[str, list[str]] = {}
+        for text, each in some:
+            by_text.setdefault(text, []).append(each.arch)
+        message = "; ".join(f"{text} ({', '.join(architectures)})" for text, architectures in by_text.items())
+        first = some[0][1]
+        made.append(Grown(metric, message, first, _line_of(first, metric), codes.get((kernel, metric), 0)))
+    return made
+
+
+def _line_of(each: CodeDifference, metric: str) -> int:
+    """Return the line of the new source that a growth is of: the one that grew most, what changed first, the kernel."""
+
+    def growth(line: LineChange) -> int:
+        if metric in ("sectors", "wavefronts"):
+            return (getattr(line, f"new_{metric}") or 0) - (getattr(line, f"old_{metric}") or 0)
+        return line.new_instructions - line.old_instructions
+
+    here = [line for line in each.lines if not line.file and line.new_line]
+    most = max(here, key=growth, default=None)
+    if most and most.new_line and growth(most) > 0:
+        return most.new_line
+    if each.first and each.first.line and not each.first.file and each.first.new:
+        return each.first.line
+    return each.line
+
+
+def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
+    """Return GitHub's annotations: an error for what fails, a warning for what became worse and passes."""
+    lines = [
+        github_lines.line(
+            "error" if one.code else "warning", f"{one.difference.kernel}: {one.message}", source, one.line, one.metric
+        )
+        for one in grown(found, failed)
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "code-regression", 0: "code-regression"}
+
+
+def sarif_log(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
+    """Return a SARIF log with the same entries; source: the file that they are in."""
+    return sarif.log(
+        [
+            sarif.Finding(sarif.RULES[RULES[one.code]], one.message, one.difference.kernel, source, one.line)
+            for one in grown(found, failed)
+        ]
+    )

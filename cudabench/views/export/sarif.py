@@ -1,0 +1,281 @@
+"""SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file: hazards,
+wrong and failed kernels, missed thresholds, and what became worse than a base."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Literal
+from urllib.parse import quote
+
+from cudabench import __version__
+from cudabench import text as texts
+from cudabench.explain.accesses import cost
+from cudabench.records.results import Access, Hazard, Result
+from cudabench.results import compare
+from cudabench.results.compare import Row
+from cudabench.views.export.run import Run, missed, name
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "cudabench/v1"
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of finding: its id, its sentence, how bad it is, and what to do about it."""
+
+    id: str
+    sentence: str
+    level: Level
+    help: str
+
+
+RULES = {
+    rule.id: rule
+    for rule in (
+        Rule(
+            "race",
+            "Two threads access one location without a barrier between them, and at least one writes.",
+            "error",
+            "Put __syncthreads() between the write and the other access, or make it an atomic.",
+        ),
+        Rule(
+            "out-of-bounds",
+            "A thread accesses memory outside the array.",
+            "error",
+            "Guard the access with the size of the array.",
+        ),
+        Rule(
+            "use-after-free",
+            "A thread uses, or frees again, what was freed on the device's heap.",
+            "error",
+            "Free memory once, after its last use.",
+        ),
+        Rule(
+            "uninitialized-shared",
+            "A thread reads shared memory that nobody has written.",
+            "error",
+            "Write every element that is read, also at the edges of the problem.",
+        ),
+        Rule(
+            "divergent-barrier",
+            "Not all threads of a block reach a barrier.",
+            "error",
+            "Move __syncthreads() out of the branch.",
+        ),
+        Rule(
+            "deadlock",
+            "Threads wait for what no thread will bring any more.",
+            "error",
+            "See that whoever is waited for comes there: the message names what is missing.",
+        ),
+        Rule(
+            "endless-loop",
+            "Threads go round a loop that nothing ends.",
+            "error",
+            "Let the loop change what its condition depends on.",
+        ),
+        Rule(
+            "invalid-mask",
+            "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not come.",
+            "error",
+            "Let the mask name just the lanes that come: take it from __ballot_sync() before the branch.",
+        ),
+        Rule(
+            "misaligned",
+            "An address is not a multiple of the size of the access.",
+            "error",
+            "Access vectors at multiples of their size only.",
+        ),
+        Rule(
+            "missing-fence",
+            "A block reads what another wrote without a fence between the data and the flag.",
+            "error",
+            "Put __threadfence() between writing the data and setting the flag.",
+        ),
+        Rule(
+            "stale-read",
+            "A thread reads through the read-only cache what the same launch has written.",
+            "error",
+            "Read memory that the kernel writes by plain loads: no __ldg(), no pointer that is const and __restrict__.",
+        ),
+        Rule(
+            "undefined-value",
+            "A value that nothing defines decides what happens.",
+            "error",
+            "Initialize the variable.",
+        ),
+        Rule(
+            "wrong-result",
+            "The output differs from the reference by more than the tolerance.",
+            "error",
+            "Look at the first wrong element that the message names.",
+        ),
+        Rule("failed", "The kernel did not run to its end.", "error", "The message says what stopped it."),
+        Rule(
+            "threshold",
+            "The kernel misses a threshold of its run.",
+            "warning",
+            "Run 'cudabench explain' on the kernel: it names the lines that waste.",
+        ),
+        Rule(
+            "regression",
+            "The kernel takes longer, or more accesses and instructions, than in the base.",
+            "warning",
+            "Run 'cudabench explain' on the kernel, and compare the lines that grew.",
+        ),
+        Rule(
+            "code-regression",
+            "The kernel's machine code needs more than that of the old revision.",
+            "warning",
+            "Run 'cudabench diff' on both revisions: it names the lines whose code grew.",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is to be shown at a line of a file; line 1 stands for a file of which no line is known.
+
+    `first` says in which block and thread it occurs first.
+    """
+
+    rule: Rule
+    message: str
+    kernel: str
+    source: str
+    line: int
+    snippet: str = ""
+    count: int = 1
+    first: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+def text(runs: Sequence[Run], base: Run | None = None) -> str:
+    """Return one SARIF log with the findings of all runs, and of what is worse in them than in `base`.
+
+    Raises UsageError where a run and the base have nothing in common.
+    """
+    return log([finding for run in runs for finding in findings(run, base)])
+
+
+def log(found: Sequence[Finding]) -> str:
+    """Return one SARIF log with findings."""
+    used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in found)]))
+    document = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {"name": "cudabench", "version": __version__, "rules": [_descriptor(r) for r in used]}
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(finding, used.index(finding.rule)) for finding in found],
+            }
+        ],
+    }
+    return texts.json(json.dumps(document, indent=2)) + "\n"
+
+
+def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
+    """Yield what is to be said of a run's results, in their order, then what is worse than in the base."""
+    for result in run.file.results:
+        label = name(result, run.file)
+        for hazard in result.hazards or ():
+            yield _of_hazard(hazard, result, label)
+        mismatched = result.verification is not None and result.verification.mismatches > 0
+        if result.status == "wrong" and (mismatched or not result.hazards):
+            yield _of_result("wrong-result", result.reason or "the output is wrong", result, label)
+        elif result.status == "failed":
+            yield _of_result("failed", result.reason or "no reason is recorded", result, label)
+        elif below := missed(result, run.file):
+            yield _of_result("threshold", below, result, label)
+    if base:
+        for row in compare.compare(base.file, run.file).rows:
+            what = worse(row)
+            if what and row.base and row.new:
+                where = grown(row.base, row.new)
+                yield _of_result("regression", what, row.new, name(row.new, run.file), where)
+
+
+def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
+    rule = RULES.get(hazard.kind) or Rule(hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it.")
+    first = {"block": list(hazard.block), "thread": list(hazard.thread)}
+    return Finding(rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first)
+
+
+def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:
+    where = where or max(result.access or (), key=lambda row: cost(row).actual, default=None)
+    line, snippet = (where.line, where.source) if where else (1, "")
+    return Finding(RULES[rule], message, label, result.source, line, snippet)
+
+
+def worse(row: Row) -> str | None:
+    """Return a sentence where a row of a comparison is worse, or None."""
+    if row.grown and row.verdict != "unclear":
+        return "takes more than the base: " + ", ".join(f"{c.name} {c.base} -> {c.new}" for c in row.grown)
+    if row.verdict == "slower" and row.ratio:
+        interval = f"{row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%}"
+        return f"is {row.ratio.change:.1%} slower than the base ({interval})"
+    return None
+
+
+def grown(base: Result, new: Result) -> Access | None:
+    """Return the access that grew most: lines move, so what says which is which is their text."""
+    before: dict[tuple[str, str, str], int] = {}
+    for row in base.access or ():
+        key = (row.source, row.space, row.op)
+        before[key] = before.get(key, 0) + cost(row).actual
+
+    def growth(row: Access) -> int:
+        return cost(row).actual - before.get((row.source, row.space, row.op), 0)
+
+    most = max(new.access or (), key=growth, default=None)
+    return most if most and growth(most) > 0 else None
+
+
+def _descriptor(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": texts.line(rule.id),
+        "shortDescription": {"text": texts.line(rule.sentence)},
+        "fullDescription": {"text": texts.line(rule.sentence)},
+        "help": {"text": rule.help},
+        "defaultConfiguration": {"level": rule.level},
+    }
+
+
+def _result(finding: Finding, at: int) -> dict[str, Any]:
+    source, snippet = texts.line(finding.source), texts.visible(finding.snippet)
+    region: dict[str, Any] = {"startLine": max(finding.line, 1)}
+    if snippet:
+        region["snippet"] = {"text": snippet}
+    same = "\n".join((finding.rule.id, source, finding.kernel, snippet))
+    return {
+        "ruleId": texts.line(finding.rule.id),
+        "ruleIndex": at,
+        "level": finding.rule.level,
+        "message": {"text": _message(texts.visible(f"{finding.kernel}: {finding.message}"))},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(source)}, "region": region}}],
+        "occurrenceCount": finding.count,
+        "partialFingerprints": {FINGERPRINT: hashlib.sha256(same.encode(errors="backslashreplace")).hexdigest()},
+        "properties": {"kernel": texts.line(finding.kernel), **finding.first},
+    }
+
+
+def _message(message: str) -> str:
+    """Return a message as SARIF wants it: a sentence with its point, without links and placeholders of its own."""
+    escaped = re.sub(r"\[(?=[^\[\]]*\]\()", r"\\[", message.replace("{", "{{").replace("}", "}}"))
+    return escaped if escaped.endswith(".") else f"{escaped}."
+
+
+def _uri(source: str) -> str:
+    """Return a path as a URI, relative where the path is: a colon in it is no scheme."""
+    path = PurePosixPath(source or "unknown.cu")
+    return f"file://{quote(str(path))}" if path.is_absolute() else quote(str(path))

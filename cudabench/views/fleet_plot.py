@@ -1,0 +1,82 @@
+"""A fleet as a picture: every card a dot, over its kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.errors import CudabenchError
+from cudabench.fleet.findings import Report
+from cudabench.fleet.reading import Label
+from cudabench.records.fleet import Fleet
+from cudabench.text import line
+from cudabench.views.plot import DPI, MARKERS, WIDTH_IN
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TEXT = 40  # characters of a name
+NAMED = 12  # slow dots that are named
+VECTORS = 20_000  # dots that are drawn one by one; more become a picture in the picture
+
+
+def draw(report: Report, found: Fleet) -> Figure:
+    """Return the figure of a report's last folder: a row a kernel, its cards' costs over the median of their model.
+
+    Raises CudabenchError where matplotlib is not installed or nothing was timed.
+    """
+    try:
+        from matplotlib.figure import Figure as NewFigure
+    except ImportError:
+        raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
+    dots = report.dots()
+    if not len(dots.ratio):
+        raise CudabenchError("There is nothing to draw: no shard has a verified time.")
+    labels, rows = np.unique(dots.label, return_inverse=True)
+    models = np.unique(dots.model)
+    # Dots of one row lie apart by chance, the same chance every time.
+    scatter = np.random.default_rng(0).uniform(-0.3, 0.3, len(rows))
+    slower = (dots.ratio - 1) * 100
+    figure = NewFigure(figsize=(WIDTH_IN, 1.4 + 0.36 * len(labels)), dpi=DPI, layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    slow = {each.id for each in found.slow}
+    red = np.array([report.ids.names[card] in slow for card in dots.card.tolist()])
+    many = len(rows) > VECTORS
+    for at, model in enumerate(models):
+        of = dots.model == model
+        for chosen, colour, size in ((of & ~red, "0.45", 3.0), (of & red, "tab:red", 4.5)):
+            axes.plot(
+                slower[chosen], rows[chosen] + scatter[chosen], MARKERS[at % len(MARKERS)], color=colour,
+                markersize=size, markeredgewidth=0, alpha=0.7, rasterized=many,
+                label=_shown(str(report.models.names[model])) if colour != "tab:red" else None,
+            )  # fmt: skip
+    for each in found.slow[:NAMED]:
+        card = report.ids.numbers[each.id]
+        own = np.flatnonzero(dots.card == card)
+        worst = own[np.argmax(slower[own])]
+        axes.annotate(
+            _shown(each.id[:12]), (slower[worst], rows[worst] + scatter[worst]), (4, 3), textcoords="offset points",
+            fontsize=6.5, color="tab:red",
+        )  # fmt: skip
+    axes.set_yticks(range(len(labels)), [_label(report.labels.names[label]) for label in labels], fontsize=8)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.set_xlabel("slower than the median of the card's model, in %")
+    many_cards = f"{len(np.unique(dots.card)):,} cards, {len(found.slow)} slow"
+    axes.set_title(f"{many_cards}: {_shown(found.folders[-1])}", fontsize=9)
+    if len(models) > 1:
+        axes.legend(fontsize=7, frameon=False, loc="best")
+    return figure
+
+
+def _label(found: object) -> str:
+    assert isinstance(found, Label)
+    return _shown(found.kernel)
+
+
+def _shown(name: str) -> str:
+    """Return text as matplotlib shows it as it is: between dollars it would set a formula."""
+    shown = line(name)
+    return (shown if len(shown) <= MOST_TEXT else shown[: MOST_TEXT - 3] + "...").replace("$", r"\$")

@@ -1,0 +1,152 @@
+"""The results as a page holds them: the file itself, made smaller where a page would be too large."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudabench import text
+from cudabench.explain.lines import by_line
+from cudabench.records.file import ResultsFile, parse
+from cudabench.records.results import Result
+
+MOST_TEXT = 400  # characters of a text, where all else is left out already
+MOST_SAMPLES = 2_400  # in all, before anything else is left out
+
+
+@dataclass(frozen=True)
+class Held:
+    """The files as a page holds them, their JSON, safe inside a script element, and in words what they lack."""
+
+    files: tuple[ResultsFile, ...]
+    texts: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def documents(files: Sequence[ResultsFile], most: int) -> Held:
+    """Return the files as JSON for a page, at most `most` characters together where that can be.
+
+    Counts and statistics stay; what goes first is what only pictures need, and what each step says of itself.
+    """
+    left_out: list[str] = []
+    samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
+    every = _odd(math.ceil(samples / MOST_SAMPLES))
+    if every > 1:
+        files = [_changed(file, lambda r: thinned(r, every)) for file in files]
+        left_out.append(f"all but one in {every} of {samples} samples, whose medians and quartiles are of all")
+    texts = [_dumped(file) for file in files]
+    for change, said in STEPS:
+        if sum(map(len, texts)) <= most:
+            break
+        smaller = [change(file) for file in files]
+        if smaller != list(files):
+            left_out.append(said)
+            files, texts = smaller, [_dumped(file) for file in smaller]
+    return Held(tuple(files), tuple(texts), tuple(left_out))
+
+
+def thinned(result: Result, every: int) -> Result:
+    """Return a result with every n-th sample, in their order; samples of several places stay of all of them."""
+    if result.time is None:
+        return result
+    step = every
+    while math.gcd(step, result.time.places) > 1:
+        step += 2
+    time = result.time
+    kept = replace(
+        time,
+        samples_s=time.samples_s[::step],
+        samples_place=time.samples_place[::step],
+        samples_sm_mhz=time.samples_sm_mhz[::step],
+    )
+    return replace(result, time=kept)
+
+
+def _odd(number: int) -> int:
+    """Return the number, or the next one: neighbouring samples often alternate between two levels."""
+    return number if number % 2 else number + 1
+
+
+def _changed(file: ResultsFile, change: Callable[[Result], Result]) -> ResultsFile:
+    return replace(file, results=[change(result) for result in file.results])
+
+
+def _merged(result: Result) -> Result:
+    return replace(result, access=tuple(by_line(result.access))) if result.access else result
+
+
+def _without(key: str) -> Callable[[ResultsFile], ResultsFile]:
+    return lambda file: _changed(file, lambda result: replace(result, **{key: None}))  # type: ignore[arg-type]
+
+
+def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
+    """Return what keeps so many instructions of a line."""
+
+    def cut(result: Result) -> Result:
+        lines = result.lines
+        return replace(result, lines=tuple(replace(one, code=one.code[:most]) for one in lines)) if lines else result
+
+    return lambda file: _changed(file, cut)
+
+
+def _with_short_texts(file: ResultsFile) -> ResultsFile:
+    """Return a file without texts of thousands of characters, such as names that nobody wrote by hand."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [cut(item) for item in value]
+        return f"{value[:MOST_TEXT]}..." if isinstance(value, str) and len(value) > MOST_TEXT else value
+
+    document = json.loads(file.text())
+    listings = document.pop("listings", None)  # long texts by nature; an earlier step leaves them out
+    document = cut(document)
+    return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
+
+
+STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
+    (_without("threads"), "single accesses of threads (--threads)"),
+    (lambda file: _changed(file, _merged), "accesses by instruction, which are summed by line"),
+    (_with_code(12), "the machine code of a line from its 13th instruction on"),
+    (lambda file: _changed(file, lambda r: thinned(r, 3)), "two thirds of the remaining samples"),
+    (_with_code(4), "the machine code of a line from its 5th instruction on"),
+    (_without("steps"), "the pictures of threads"),
+    (_with_code(0), "the machine code"),
+    (_without("banks"), "the pictures of banks"),
+    (lambda file: _changed(file, lambda r: thinned(r, 7)), "most of the remaining samples"),
+    (lambda file: replace(file, listings={}), "the text of the sources"),
+    (_without("lines"), "the counts of machine code by line"),
+    (_without("branches"), "the counts of branches"),
+    (_with_short_texts, "the ends of long texts"),
+)
+
+
+def _dumped(file: ResultsFile) -> str:
+    document = file.document()
+    document["results"] = [_filled(result) for result in document["results"]]
+    return escaped(json.dumps(_finite(document), separators=(",", ":")))
+
+
+def escaped(dumped: str) -> str:
+    """Return JSON in which nothing can end the script element that it stands in, or begin a comment."""
+    return text.json(dumped).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _filled(value: Any) -> Any:
+    """Return a record without the keys that are null: a reader takes a missing one for null."""
+    if isinstance(value, dict):
+        return {key: _filled(item) for key, item in value.items() if item is not None}
+    return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _finite(value: Any) -> Any:
+    """Return a document with NaN and infinities as the texts that the results file has for them."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,218 @@
+"""Two kernels beside each other: what each access costs in both, what changed, and which banks the lanes meet in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from cudabench.explain import verdict
+from cudabench.explain.accesses import cost, unit
+from cudabench.explain.advice import conflict
+from cudabench.explain.lines import by_line, spoken
+from cudabench.records.results import Access, BankRequest, Result
+from cudabench.results import units
+from cudabench.views.explanation import (
+    bank_pictures,
+    changes,
+    hazards,
+    left_out,
+    plain,
+    shortened,
+    summary,
+    thread_picture,
+    title,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SAME = 0.02  # shares under which two costs are the same
+PICTURES = 8  # of pairs that are drawn
+WIDE = 110  # columns of a terminal from which on a cell has all of an access
+Pair = tuple[Access | None, Access | None]
+
+
+def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
+    """Print the explanation of two kernels."""
+    from rich.text import Text
+
+    for result in (old, new):
+        out.print()
+        out.print(Text(title(result), style="bold"))
+        for text in changes(result):
+            out.print(Text(text, style="yellow"))
+        out.print(summary(result))
+        if result.limits:
+            out.print(Text(verdict.line(result), style="bold"))
+    out.print()
+    found = pairs(by_line(old.access or ()), by_line(new.access or ()))
+    table(out, old, new, found)
+    different(out, old, new, found)
+    for result in (old, new):
+        if threads:
+            out.print()
+            out.print(Text(result.kernel, style="bold"))
+            thread_picture(out, result.threads or ())
+        if banks:
+            out.print()
+            out.print(Text(result.kernel, style="bold"))
+            bank_pictures(out, result.banks or (), result.access or ())
+    for result in (old, new):
+        if result.hazards or (result.verification and result.verification.mismatches):
+            out.print()
+            out.print(Text(result.kernel, style="bold"))
+            if result.hazards:
+                hazards(out, result.hazards, result.warnings)
+            if result.reason:
+                out.print(Text(f"{result.status}: {result.reason}", style="red"))
+    if not old.hazards and not new.hazards:
+        hazards(out, ())
+
+
+def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
+    """Return the accesses that do the same thing beside each other, in order; None where one kernel has no such."""
+
+    def likeness(row: Access) -> tuple[object, ...]:
+        return (row.space, row.op, row.array)
+
+    found: list[Pair] = []
+    matcher = SequenceMatcher(None, [likeness(row) for row in old], [likeness(row) for row in new], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            found += zip(old[a:b], new[c:d], strict=True)
+        else:
+            found += [(row, None) for row in old[a:b]]
+            found += [(None, row) for row in new[c:d]]
+    return found
+
+
+def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
+    """Print what each access costs in both kernels, with a word where that changed."""
+    from rich.table import Table
+
+    narrow = out.width < WIDE
+    rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    rows.add_column("access", no_wrap=True)
+    if narrow:
+        rows.add_column("counted in", no_wrap=True)
+    for result in (old, new):
+        name = shortened(result.kernel, 12 if narrow else 24)
+        rows.add_column(name, no_wrap=True, justify="right" if narrow else "left")
+    rows.add_column("", no_wrap=True)
+    for before, after in found:
+        one = before or after
+        assert one is not None
+        name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
+        word = changed(before, after)
+        style = "green" if "fewer" in word else "red" if "more" in word else "yellow" if word else ""
+        if narrow:
+            word = word.removesuffix(f" {unit(one.space)}")
+            rows.add_row(name, unit(one.space), _number(before), _number(after), word, style=style)
+        else:
+            rows.add_row(name, _cell(before), _cell(after), word, style=style)
+    out.print(rows)
+    if narrow:
+        left_out(out, ("lanes of a warp", "requests"))
+
+
+def _number(row: Access | None) -> str:
+    return "-" if row is None else f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)}"
+
+
+def _cell(row: Access | None) -> str:
+    if row is None:
+        return "-"
+    requests = f"{units.about(row)}{units.count(row.requests)} requests"
+    return f"{_number(row)} {unit(row.space)}, {spoken(row.pattern)}, {requests}"
+
+
+def changed(old: Access | None, new: Access | None) -> str:
+    """Return what changed between two accesses, an empty text where nothing did."""
+    if old is None or new is None:
+        return "<- only here" if old is None else "<- gone"
+    before, after = cost(old).actual, cost(new).actual
+    if abs(before - after) <= SAME * max(before, after):
+        return ""
+    what = unit(new.space)
+    if after < before:
+        return f"<- {units.digits(before / max(after, 1), 2)} times fewer {what}"
+    return f"<- {units.digits(after / max(before, 1), 2)} times more {what}"
+
+
+def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
+    """Print the lines that changed, and for shared memory which bank each lane meets."""
+    from rich.text import Text
+
+    unlike = [(b, a) for b, a in found if changed(b, a)]
+    width = max(len(old.kernel), len(new.kernel))
+    drawn: set[object] = set()
+    for before, after in unlike:
+        one = before or after
+        assert one is not None
+        requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
+        picture = tuple(
+            (None if row is None else row.line, None if request is None else request.passes)
+            for row, request in zip((before, after), requests, strict=True)
+        )
+        if picture in drawn or len(drawn) == PICTURES:
+            continue
+        drawn.add(picture)
+        out.print()
+        out.print(Text(f"{one.space} {one.op} {one.array or ''}".rstrip(), style="bold"))
+        for result, row in ((old, before), (new, after)):
+            if row is not None:
+                line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
+                out.print(Text(shortened(line, out.width), no_wrap=True))
+        if one.space == "shared":
+            for result, request in zip((old, new), requests, strict=True):
+                if request:
+                    strip(out, f"{result.kernel:{width}}", request)
+    if not unlike:
+        out.print()
+        out.print("No access costs more or less in one than in the other.")
+
+
+def _request(result: Result, row: Access) -> BankRequest | None:
+    """Return a request of a row, among those that were kept: one that takes about as many wavefronts as all do."""
+    if row.space != "shared":
+        return None
+    mine = [r for r in result.banks or () if (r.line, r.op, r.array) == (row.line, row.op, row.array)]
+    usual = cost(row).per_request or 0
+    return min(mine, key=lambda request: abs(len(request.passes) - usual), default=None)
+
+
+def strip(out: Console, kernel: str, request: BankRequest) -> None:
+    """Print the bank of each lane's element, why it is that one, and how many lanes meet."""
+    from rich.text import Text
+
+    banks: dict[int, int] = {}
+    for row in request.passes:
+        for bank, lanes in enumerate(row):
+            for lane in lanes:
+                banks[lane] = min(banks.get(lane, bank), bank)
+    first = [index for index in request.elements if index is not None]
+    if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
+        words = request.pitch_bytes // 4
+        turn = words % 32
+        moves = "in the same bank" if turn == 0 else f"{turn} bank{'s' if turn > 1 else ''} further"
+        out.print(Text(f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", style="dim"))
+    if len(first) > 2:
+        shown = ", ".join("[" + ", ".join(map(str, index)) + "]" for index in (first[0], first[1], first[2]))
+        last = "[" + ", ".join(map(str, first[-1])) + "]"
+        out.print(Text(f"{kernel}  its lanes take {shown} ... {last}", style="dim"))
+    start = len(kernel) + 2
+    halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
+    for lanes_shown in halves:
+        out.print(Text(f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), style="dim"))
+        line = Text(f"{kernel}  bank ")
+        for lane in lanes_shown:
+            line.append(f"{banks[lane]:>3}" if lane in banks else "  .", style="")
+        out.print(line)
+    taken = len(request.passes)
+    meet = (
+        f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
+        if taken > request.ideal
+        else f"no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}"
+    )
+    out.print(Text(f"{kernel}  {meet}", style="red" if taken > request.ideal else "green"))

@@ -1,0 +1,445 @@
+"""The report of a run: a header with the scale, a table with a row a kernel, the baseline, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cudabench.explain import verdict
+from cudabench.explain.accesses import NOTABLE, Cost, total
+from cudabench.plan import chapters, constants
+from cudabench.records.launch import dim_text
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import CpuTime, DeviceInfo, Result
+from cudabench.results import stats, units
+from cudabench.results.columns import NOTHING, Column, number, percent, verified
+from cudabench.results.ratio import RUN_TO_RUN_S
+from cudabench.views.explanation import shortened
+from cudabench.views.headlines import (
+    at_least,
+    held_by,
+    lowest_line,
+    most_wasteful,
+    name_at,
+    reasons,
+    several_sizes,
+    waste,
+    waste_line,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
+
+
+def show(
+    out: Console,
+    err: Console,
+    operation: Operation,
+    devices: Sequence[DeviceInfo],
+    results: Sequence[Result],
+    cpus: Sequence[CpuTime],
+    settings: Settings,
+    *,
+    announced: bool = False,
+    more: Callable[[str], str] | None = None,
+) -> None:
+    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one a size.
+
+    announced: the device is said already. more: the command that shows more of a kernel.
+    """
+    from rich.text import Text
+
+    if not results:
+        return
+    device = devices[0]
+    bounded = device.kind == "sim" and any(result.limits_on for result in results)
+    for each in () if announced else devices:
+        out.print(Text(device_line(each, priced_on(results)), style="bold"))
+    if len(devices) > 1:  # the cards of a kernel under each other
+        order = list(dict.fromkeys(name_at(result, results) for result in results))
+        results = sorted(results, key=lambda result: order.index(name_at(result, results)))
+    out.print(problem_line(operation, results, settings, device))
+    if device.timed:
+        columns = timed_columns(operation, results)
+    else:
+        columns = bounded_columns(results) if bounded else simulated_columns(results)
+    columns = with_detours(columns, operation, results)
+    if len(devices) > 1:
+        columns.insert(2, Column("device", lambda r: r.device, right=False))
+    if several_sizes(results):
+        columns.insert(2, Column("size", units.size))
+    if all(result.id is None for result in results):  # no ladder
+        columns = [column for column in columns if column.heading != "id"]
+    out.print()
+    kept, dropped = fitting(columns, results, out.width)
+    out.print(table_of(kept, results))
+    if dropped:
+        left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
+        out.print(Text(f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", style="dim"))
+    if bounded:
+        conclude(out, results, more)
+    elif device.kind == "sim":
+        out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
+    else:
+        for text in limit_lines(operation, results):
+            out.print(Text(text))
+    if said := chosen_line(operation, results):
+        out.print(Text(said, style="dim"))
+    for (status, reason), kernels in reasons((name_at(result, results), result) for result in results).items():
+        style = "dim" if status == "skipped" else "red"
+        out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
+    for line in stragglers(results):
+        out.print(Text(line, style="yellow"))
+    for result in results:
+        if result.figures:
+            out.print(
+                f"{name_at(result, results)}: "
+                + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
+            )
+    if cpus:
+        out.print()
+        out.print(cpu_line(cpus))
+    for line in warning_lines(results):
+        err.print(Text(line, style="yellow"))
+
+
+# The lines around the table ------------------------------------------------------------------------------------------
+
+
+def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
+    """Return what holds each kernel whose limits are known, after a line that says what limits are."""
+    known = [result for result in results if result.limits]
+    if not known:
+        return []
+    ideas = chapters.ideas(operation)
+    cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
+    lines = [f"Limits are lower bounds on {cards}: what no kernel of these counts can be faster than.", ""]
+    lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
+    return [*lines, *(f"{name_at(result, results)}: {verdict.sentence(result, known, ideas)}" for result in known)]
+
+
+BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
+
+
+def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
+    """Print what bounds and counts are, which kernels have the lowest bound, which one wastes most, and what shows
+    more."""
+    from rich.text import Text
+
+    unmeasured = any(map(verdict.of_a_datasheet, results))
+    out.print(Text(f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, style="dim"))
+    if said := lowest_line(results):
+        out.print(Text(said))
+    worst = most_wasteful(results)
+    if worst is not None and (said := waste_line(worst, name_at(worst, results))):
+        out.print(Text(shortened(said, out.width)))
+    if worst is not None and more is not None:
+        out.print(Text(f"More: {more(worst.kernel)}"), soft_wrap=True)
+
+
+def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
+    """Return which constants the rungs' own rules set, where the source says another value; '' where they set none."""
+    shared: dict[str, list[str]] = {}
+    for result in results:
+        if result.chosen:
+            written = constants.read(chapters.read(operation.source).text)
+            plain = {name: text if (text := written[name].text).isdigit() else "" for name in result.chosen}
+            values = [f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items()]
+            shared.setdefault(", ".join(values), []).append(name_at(result, results))
+    told = [f"{values} ({', '.join(kernels)})" for values, kernels in shared.items()]
+    return f"Different from the source: {'; '.join(told)}." if told else ""
+
+
+def stragglers(results: Sequence[Result]) -> list[str]:
+    """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
+    by_kernel: dict[str, list[Result]] = {}
+    for result in results:
+        if result.time:
+            by_kernel.setdefault(name_at(result, results), []).append(result)
+    behind: dict[str, list[str]] = {}
+    for kernel, group in by_kernel.items():
+        best = min(result.time.median_s for result in group if result.time)
+        for result in group:
+            lag = result.time.median_s / best - 1 if result.time else 0.0
+            if lag > OUT_OF_LINE + RUN_TO_RUN_S / best:
+                behind.setdefault(result.device, []).append(f"{kernel} {lag:.1%}")
+    return [
+        f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"
+        for device, lags in behind.items()
+    ]
+
+
+def priced_on(results: Sequence[Result]) -> str:
+    """Return the card whose limits the results have; '' where none has any."""
+    return ", ".join(dict.fromkeys(result.limits_on for result in results if result.limits_on))
+
+
+def device_line(device: DeviceInfo, card: str = "") -> str:
+    """Return the device with what decides the figures; card: that counts are priced on."""
+    if device.kind == "sim":
+        priced = f"; bounds are of the {card}" if card else ""
+        return f"{device.name}: no GPU was used, so nothing is timed{priced}"
+    parts = [f"{device.name} (cuda:{device.index})", f"compute capability {device.compute_capability}"]
+    if device.sm_count:
+        parts.append(f"{device.sm_count} SMs")
+    if device.l2_bytes:
+        parts.append(f"L2 {device.l2_bytes / 2**20:.0f} MiB")
+    if device.peak_gbps:
+        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
+    if device.driver:
+        parts.append(f"driver {device.driver}")
+    return ", ".join(parts)
+
+
+def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
+    """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
+    first, several = results[0], several_sizes(results)
+    priced = device.kind == "sim" and bool(priced_on(results))
+    size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
+    parts = [" ".join(part for part in (operation.name, size, first.dtype) if part)]
+    moved = next((r.bytes for r in results if r.bytes), None)
+    if moved:
+        formula = operation.bytes_formula
+        told = "" if priced else f" ({formula})"
+        parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved{told}")
+    if priced:
+        parts += in_common(results)
+    if device.timed:
+        parts.append(f"{settings.cache} L2")
+        copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
+        if copies and not several:
+            parts.append(f"copy {copies[len(copies) // 2]:.0f} GB/s")
+    return ", ".join(parts)
+
+
+def in_common(results: Sequence[Result]) -> list[str]:
+    """Return what the columns of bounds leave out, since it is the same of all kernels."""
+    blocks = {result.block for result in results}
+    parts = [f"block {dim_text(results[0].block)}"] if len(blocks) == 1 and results[0].block[0] else []
+    return [*parts, "all verified"] if all_verified(results) else parts
+
+
+def all_verified(results: Sequence[Result]) -> bool:
+    """Tell whether every result that there is is right; a kernel that was skipped has none, which its row says."""
+    return {verified(result) for result in results} <= {"yes", "skipped"}
+
+
+def cpu_line(cpus: Sequence[CpuTime]) -> str:
+    """Return the CPU baseline: what ran, on how many threads, how fast; of several sizes from the first to the last."""
+    first = cpus[0]
+    plural = "thread" if first.threads == 1 else "threads"
+    times = []
+    for cpu in dict.fromkeys((first, cpus[-1])):
+        bandwidth = f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else ""
+        times.append(f"{units.seconds(cpu.time_s)}{bandwidth}")
+    return f"CPU: {first.implementation}, {first.threads} {plural}: {' to '.join(times)}"
+
+
+def warning_lines(results: Sequence[Result]) -> list[str]:
+    """Return a line for each warning; what several kernels share is said once, and of several sizes the first."""
+    several = several_sizes(results)
+    shared: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        for warning in result.warnings:
+            shared.setdefault((warning.code, "" if several else warning.message), []).append(result)
+    timed = sum(result.status == "ok" for result in results)
+    lines = []
+    for (code, _), found in shared.items():
+        message = next(warning.message for warning in found[0].warnings if warning.code == code)
+        where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r in found))
+        if several:
+            at = len({tuple(result.size.items()) for result in found})
+            where += f", at {at} of the sizes; {name_at(found[0], results)}"
+        lines.append(f"Warning: {where}: {message}.")
+    return lines
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Column[Result]]:
+    """Return the columns that every report starts with, and the one that it ends with."""
+    flat = all(result.block[1] <= 1 for result in results)
+    start: list[Column[Result]] = [
+        Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
+        Column("kernel", lambda r: r.kernel, right=False),
+        Column(
+            "block", lambda r: dim_text(r.block, 1 if flat else 2) if r.block[0] else NOTHING, right=False, expendable=5
+        ),
+        Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
+    ]
+    # A column that says the same good thing of every kernel goes before a name or a figure is cut.
+    right = all(verified(result) == "yes" for result in results)
+    return start, Column("verified", verified, right=False, expendable=8 if right else 0)
+
+
+def with_detours(
+    columns: Sequence[Column[Result]], operation: Operation, results: Sequence[Result]
+) -> list[Column[Result]]:
+    """Return the columns, and a last one with a word at the kernels that are no step of the way to the fastest."""
+    detours = {kernel.name for kernel in operation.kernels if kernel.detour}
+    if not any(result.kernel in detours for result in results):
+        return list(columns)
+    return [*columns, Column("", lambda r: "detour" if r.kernel in detours else "", right=False, expendable=6)]
+
+
+def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:
+    """Return the columns of a run on a GPU."""
+    start, end = common_columns(results)
+    middle = [
+        Column("time", _time),
+        Column("GB/s", lambda r: number(r.bandwidth_gbps), expendable=7 if operation.flops else 0),
+        Column("of copy", lambda r: percent(r.copy_fraction)),
+        Column("of peak", lambda r: percent(r.peak_fraction), expendable=2),
+        Column("x CPU", lambda r: number(r.speedup_vs_cpu, 3), expendable=3),
+    ]
+    if operation.flops:
+        middle.insert(1, Column("GFLOP/s", lambda r: number(r.gflops)))
+    if any(result.limits for result in results):
+        middle.insert(1, Column("limit", _explained))
+    return [*start, *middle, end]
+
+
+ATOMICS = ("atomic", "reduction")
+
+
+def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
+    """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
+    start, end = common_columns(results)
+    constant = Column[Result]("constant\nwavefronts", lambda r: _per_request(r, "constant"))
+    reads_constants = any(row.space == "constant" for result in results for row in result.access or ())
+    atomics = any(row.space == "global" and row.op in ATOMICS for r in results for row in r.access or ())
+    return [
+        *start,
+        Column("load\nsectors", lambda r: _per_request(r, "global", "load")),
+        Column("store\nsectors", lambda r: _per_request(r, "global", "store")),
+        *([Column("atomic\nsectors", lambda r: _per_request(r, "global", None, ATOMICS))] if atomics else []),
+        Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
+        *([constant] if reads_constants else []),
+        Column("instructions", _instructions, expendable=3),
+        Column("occupancy", _occupancy, expendable=1),
+        Column("hazards", _hazards, expendable=0 if any(r.hazards for r in results) else 7),
+        end,
+    ]
+
+
+def _spent(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> Cost:
+    return total([row for row in result.access or () if among is None or row.op in among], space, op)
+
+
+def _per_request(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> str:
+    spent = _spent(result, space, op, among)
+    if spent.per_request is None or spent.ideal_per_request is None:
+        return NOTHING
+    return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
+
+
+def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
+    """Return the columns of a run in the simulator that is priced on a card: the bound, what holds the kernel and what
+    it wastes, then the counts; what says the same of every kernel, or nothing, is left out."""
+    (number_, kernel, block, grid), end = common_columns(results)
+    counts = [
+        _counts("load\nsectors", 7, "global", "load"),
+        _counts("store\nsectors", 7, "global", "store"),
+        _counts("atomic\nsectors", 5, "global", None, ATOMICS),
+        _counts("shared\nwavefronts", 4, "shared"),
+        _counts("constant\nwavefronts", 4, "constant"),
+    ]
+    alike = len({result.block for result in results}) == 1
+    occupied = {result.occupancy.fraction for result in results if result.occupancy}
+    return [
+        replace(number_, expendable=3),
+        kernel,
+        Column("at least", at_least),
+        Column("held by", held_by, right=False),
+        Column("waste", waste, right=False),
+        *(column for column in counts if any(column.text(result) != NOTHING for result in results)),
+        Column("instructions", _instructions, expendable=2),
+        *([] if occupied <= {1.0} else [Column("occupancy", _occupancy, expendable=1)]),
+        *([] if alike else [replace(block, expendable=2)]),
+        grid,
+        *([Column("hazards", _hazards)] if any(result.hazards for result in results) else []),
+        *([] if all_verified(results) else [end]),
+    ]
+
+
+def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
+    """Return a column of sectors or wavefronts a request; the ideal stands beside where it is not met."""
+
+    def met(result: Result) -> bool:
+        spent = _spent(result, *which)
+        return spent.actual == spent.ideal
+
+    def text(result: Result) -> str:
+        spent = _spent(result, *which)
+        if spent.per_request is None or spent.ideal_per_request is None:
+            return NOTHING
+        each = f"{spent.per_request:.3g}"
+        return f"{each} ({spent.ideal_per_request:.3g})" if spent.actual > NOTABLE * spent.ideal else each
+
+    return Column(heading, text, expendable=expendable, dim=met)
+
+
+def _explained(result: Result) -> str:
+    """Return how much of the time the longest limit explains, and its resource."""
+    if not result.limits or result.true_time is None:
+        return NOTHING
+    longest = result.limits[0]
+    return f"{percent(longest.time_s / result.true_time.median_s)} {verdict.name(longest)}"
+
+
+def _time(result: Result) -> str:
+    if result.time is None:
+        return NOTHING
+    return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
+
+
+def fitting(
+    columns: Sequence[Column[Result]], results: Sequence[Result], width: int
+) -> tuple[list[Column[Result]], list[Column[Result]]]:
+    """Return the columns for which a terminal is wide enough, and those that matter least and go where it is not."""
+    kept = list(columns)
+    widths = {id(c): max(map(len, [*c.heading.split("\n"), *map(c.text, results)])) for c in columns}
+    for rank in range(1, max(c.expendable for c in columns) + 1):
+        if sum(widths[id(c)] + 2 for c in kept) - 2 <= width:
+            break
+        kept = [c for c in kept if c.expendable != rank]
+    return kept, [c for c in columns if all(c is not one for one in kept)]
+
+
+def table_of(columns: Sequence[Column[Result]], results: Sequence[Result]) -> Table:
+    """Return the table of results."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
+    styles = {"wrong": "red", "failed": "red", "skipped": "dim", "ok": ""}
+    for result in results:
+        cells = (Text(column.text(result), style="dim" if column.dim(result) else "") for column in columns)
+        table.add_row(*cells, style=styles[result.status])
+    return table
+
+
+def _instructions(result: Result) -> str:
+    ran = _executed(result)
+    return NOTHING if ran is None else f"{units.about(result.machine_code)}{units.count(ran)}"
+
+
+def _occupancy(result: Result) -> str:
+    return percent(result.occupancy.fraction) if result.occupancy else NOTHING
+
+
+def _hazards(result: Result) -> str:
+    return NOTHING if result.hazards is None else str(len(result.hazards)) if result.hazards else "none"
+
+
+def _executed(result: Result) -> int | None:
+    """Return the warp instructions that the hardware would execute, those of PTX where nobody read the machine code."""
+    code = result.machine_code
+    return code.instructions_executed if code and code.instructions_executed is not None else result.instructions
