@@ -1,6 +1,1 @@
-"""`cudabench ceilings`: what a card can do at most, measured one thing at a time.
-
-`chapter` describes each microbenchmark of `kernels_cu/ceilings.cu`, `code` reads its machine code, `theory` says what
-clocks and units allow; `gpu` measures on a device and `simulated` runs the same kernels without one; `worker` is the
-process that owns the GPU, `run` keeps the results file.
-"""
+"""The ceilings of a card, measured: microbenchmarks in, a file of ceilings out. Only `api` and `cli` import it."""

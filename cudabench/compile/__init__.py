@@ -1,1 +1,1 @@
-"""CUDA C++ to PTX and machine code: reading sources, compilers, names, diagnostics."""
+"""Compiles CUDA C++: a source in, PTX, cubin or an error of one sentence out."""

@@ -1,1 +1,1 @@
-"""What came of a run: the results file, statistics, comparison, thresholds, exports."""
+"""What follows from results: comparisons, statistics, warnings, thresholds. It compiles and measures nothing."""

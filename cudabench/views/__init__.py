@@ -1,1 +1,4 @@
-"""What users see. The only package that imports rich, and only when something is shown."""
+"""Everything shown or exported: tables, drawings, pages, files for other tools.
+
+Records in, text out; `api` and `cli` use it.
+"""
