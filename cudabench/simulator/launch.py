@@ -24,8 +24,9 @@ from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row
 from cudabench.simulator.count.footprint import Footprint, Footprints
+from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel

@@ -29,7 +29,8 @@ from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.check.stale import StaleReads
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
-from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
+from cudabench.simulator.count.counters import Counters
+from cudabench.simulator.count.requests import active, active_lanes, active_warps
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded

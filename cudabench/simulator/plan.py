@@ -14,7 +14,8 @@ from typing import Any
 
 from cudabench.simulator.count import order
 from cudabench.simulator.count.branches import between, post_dominators
-from cudabench.simulator.count.counters import Counted, Layout, Place
+from cudabench.simulator.count.counters import Counted, Place
+from cudabench.simulator.count.lines import Layout
 from cudabench.simulator.program.code import Block, Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule

@@ -18,10 +18,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cudabench.simulator.count import banks
+from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
+from cudabench.simulator.count.requests import changes
 from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
-SECTOR_SHIFT = 5
 NOBODY = -1
 ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp does for all
 
@@ -131,9 +132,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
         times, places, rows = times[there], places[there], rows[there]
     if not len(rows):
         return 0, 0
-    other = np.ones(len(rows), dtype=bool)
-    other[1:] = (places[1:] != places[:-1]) | (rows[1:] != rows[:-1])
-    most = np.maximum.reduceat(times, np.flatnonzero(other))
+    most = np.maximum.reduceat(times, np.flatnonzero(changes(places, rows)))
     different = np.bincount(rows)
-    ideal = -(-different * size // (1 << SECTOR_SHIFT))
+    ideal = -(-different * size // SECTOR)
     return int(most.sum()), int(ideal.sum())

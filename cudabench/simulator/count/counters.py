@@ -9,221 +9,53 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from operator import sub
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
-from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
-from cudabench.simulator.report import Executed
+from cudabench.simulator.count.patterns import (
+    BROADCAST,
+    LINE,
+    LINE_SHIFT,
+    ONE_PLACE,
+    SECTOR,
+    SECTOR_SHIFT,
+    UNKNOWN,
+    Look,
+    look,
+)
+from cudabench.simulator.count.requests import (
+    LANES,
+    Steps,
+    active_lanes,
+    distinct,
+    repeats,
+    rows_of,
+    sectors,
+    spread,
+    thread_steps,
+)
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
-    from cudabench.simulator.program.code import Block
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
-Steps = tuple[int, int, int]  # bytes by axis of threadIdx
 Settles = tuple[int, int, int, Look]  # array, pieces, ideal pieces, what the lanes did, of an access that comes again
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
 AWAY: Settles = (NOWHERE, 0, 0, UNKNOWN)  # merged with another access, which does its work
 ENOUGH = 64  # executions of which a step is told
-LANES = 32  # of a warp
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
-
-SECTOR_SHIFT = 5
-SECTOR = 1 << SECTOR_SHIFT
-LINE_SHIFT = 7
 MOST_CONTENT = 1 << 17  # bytes of addresses that cost less to look up than to count
 MOST_REMEMBERED = 1 << 26  # bytes that one launch adds
 FAIR_TRIAL = 512  # executions after which an instruction that seldom comes back is looked up no more
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
-_FULL_WARP = np.uint64(0x0101010101010101)
-
-
-def warp_bits(mask: Array) -> tuple[Array, Array]:
-    """Return for a bool array (..., 32 * warps) which warps have any lane and which have all: two flat bool arrays."""
-    words = np.ascontiguousarray(mask).view(np.uint64).reshape(-1, 4)
-    any_ = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
-    all_ = (words[:, 0] & words[:, 1] & words[:, 2] & words[:, 3]) == _FULL_WARP
-    return any_, all_
-
-
-def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
-    """Return (warps of the chunk with an active lane, active lanes); a mask broadcasts over (blocks, threads)."""
-    if mask is None:
-        return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
-    kept = chunk.masks
-    if kept is None:
-        return _warps(mask, chunk), _lanes(mask, chunk)
-    found = kept.counts.get(id(mask))
-    if found is None:
-        found = _warps(mask, chunk), _lanes(mask, chunk)
-        if id(mask) in kept.names:
-            kept.counts[id(mask)] = found
-    return found
-
-
-def active_warps(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of warps of the chunk with an active lane."""
-    return active(mask, chunk)[0] if mask is None or chunk.masks is not None else _warps(mask, chunk)
-
-
-def active_lanes(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of active lanes of the chunk."""
-    return active(mask, chunk)[1] if mask is None or chunk.masks is not None else _lanes(mask, chunk)
-
-
-def _warps(mask: Array, chunk: Chunk) -> int:
-    if mask.shape[1] == 1:
-        return int(np.count_nonzero(mask)) * chunk.warps * (chunk.blocks if mask.shape[0] == 1 else 1)
-    count = int(np.count_nonzero(warp_bits(mask)[0]))
-    return count * chunk.blocks if mask.shape[0] == 1 else count
-
-
-def _lanes(mask: Array, chunk: Chunk) -> int:
-    return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-
-
-class Layout(NamedTuple):
-    """Where the PTX lines of a kernel are: each line, the block in which it is first, and (line, block) of the others.
-
-    The copies of an inlined function have the same lines.
-    """
-
-    lines: tuple[int, ...]
-    blocks: tuple[int, ...]
-    again: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, blocks: Sequence[Block]) -> Layout:
-        """Return it for the blocks of a kernel."""
-        first: dict[int, int] = {}
-        again = []
-        for block in blocks:
-            for line in block.lines:
-                if first.setdefault(line, block.number) != block.number:
-                    again.append((line, block.number))
-        return cls(tuple(first), tuple(first.values()), tuple(again))
-
-
-def executed_lines(
-    blocks: Sequence[Block],
-    layout: Layout,
-    executed: Sequence[Executed],
-    turns: Mapping[int, Sequence[int]],
-    detours: Mapping[int, Executed],
-) -> dict[int, Executed]:
-    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
-
-    turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
-    what called a subroutine.
-    """
-    branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
-    own = list(executed)
-    for number in branching:
-        own[number] = Executed(own[number].warps, own[number].lanes)
-    lines = dict(zip(layout.lines, map(own.__getitem__, layout.blocks), strict=True))
-    for line, number in layout.again:
-        if own[number].warps:
-            lines[line] = lines[line].plus(*own[number])
-    for number in branching:
-        end, times = blocks[number].terminator, executed[number]
-        assert end is not None
-        line = end.line.ptx_line
-        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
-    for line, (passes, waiting) in turns.items():
-        lines[line] = lines[line].plus(turns=passes, waiting=waiting)
-    for line, called in detours.items():
-        lines[line] = lines[line].plus(*called)
-    return lines
-
-
-def distinct(rows: Array) -> Array:
-    """Return the number of distinct values in each row of a (rows, n) array."""
-    left, right = rows[:, :-1], rows[:, 1:]
-    if not (right >= left).all():
-        rows = np.sort(rows, axis=1)
-        left, right = rows[:, :-1], rows[:, 1:]
-    return np.count_nonzero(right != left, axis=1) + 1
-
-
-def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
-    """Yield the addresses of the warps whose lanes are all active, then of those with some, each (rows, 32).
-
-    Of the latter the inactive lanes repeat an active one.
-    """
-    lanes = addresses.reshape(-1, 32)
-    if mask is None:
-        yield lanes
-        return
-    mask = broadcast(mask, addresses.shape) if mask.ndim == 2 else np.broadcast_to(mask, addresses.shape)
-    any_, all_ = warp_bits(mask)
-    if all_.all():
-        yield lanes
-        return
-    if all_.any():
-        yield lanes[all_]
-    partial = any_ & ~all_
-    if partial.any():
-        some = mask.reshape(-1, 32)[partial]
-        values = lanes[partial]
-        first = values[np.arange(len(values)), some.argmax(axis=1)]
-        yield np.where(some, values, first[:, None])
-
-
-def _rows(addresses: Array, mask: Array | None) -> Array:
-    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
-    parts = list(_parts(addresses, mask))
-    if not parts:
-        return np.empty((0, 32), dtype=addresses.dtype)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
-    """Return (sectors, ideal sectors), summed over all requests.
-
-    addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
-    all lanes.
-    """
-    if addresses.size == LANES and (mask is None or mask.shape == addresses.shape):
-        return _sectors_of_a_warp((addresses.reshape(-1) if mask is None else addresses[mask]).tolist(), size)
-    pieces = ideal = 0
-    for rows in _parts(addresses, mask):
-        # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
-        steps = rows[:, 1:] - rows[:, :-1]
-        if size < SECTOR and (steps == size).all():  # neighbours, as most often
-            pieces += int(((rows[:, -1] >> SECTOR_SHIFT) - (rows[:, 0] >> SECTOR_SHIFT)).sum()) + len(rows)
-            ideal += len(rows) * size
-            continue
-        if (steps >= 0).all():
-            different = np.count_nonzero(steps, axis=1) + 1
-        else:
-            rows = np.sort(rows, axis=1)
-            different = np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
-        ideal += int((-(-different * size // SECTOR)).sum())
-        if size >= SECTOR:
-            pieces += int(different.sum()) * (size // SECTOR)
-            continue
-        places = rows >> SECTOR_SHIFT
-        pieces += int(np.count_nonzero(places[:, 1:] != places[:, :-1])) + len(rows)
-    return pieces, ideal
-
-
-def _sectors_of_a_warp(places: list[int], size: int) -> tuple[int, int]:
-    """Return `sectors` of the active lanes of one warp: so few numbers are counted sooner than any array is made."""
-    if not places:
-        return 0, 0
-    different = len(set(places))
-    ideal = -(-different * size // SECTOR)
-    if size >= SECTOR:
-        return different * (size // SECTOR), ideal
-    return len({place >> SECTOR_SHIFT for place in places}), ideal
 
 
 class Row:
@@ -322,106 +154,89 @@ class Counters:
         seen[0] += 1
         return seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1)
 
-    def linear(self, number: int, address: Affine, offset: int, size: int, chunk: Chunk, array: Place) -> None:
-        """Count global accesses of all lanes at address + offset."""
-        place = address.base + offset
-        key = (address.coefficients, place & (LINE - 1), size, chunk.extent)
-        found = self.patterns.get(key)
-        if found is None:
-            found = self.patterns[key] = self._linear(address, offset, size, chunk, None)
-        row = self.add(number, chunk.blocks * chunk.warps, *found[:2], array, found[2])
-        row.went(place)
+    def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
+        """Return the sectors of global accesses, counted by the distinct residues modulo a line of the blocks' part.
 
-    def _linear(
-        self, address: Affine, offset: int, size: int, chunk: Chunk, mask: Array | None, known: Look | None = None
-    ) -> Counted:
-        """Count by the distinct residues modulo a line of the blocks' part; mask: (1, threads) or None.
-
-        known: the pattern, where it need not be looked at.
+        base: of the address with its offset; mask: (1, threads) or None.
         """
-        base = address.base + offset
-        coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
-        threads = Affine(0, (*coefficients[:3], 0, 0, 0))
-        lanes = broadcast(threads.array(chunk, INT64), (1, chunk.threads))
-        residues = {base & (LINE - 1): chunk.blocks}
-        part = None
-        if any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
-            part = Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (LINE - 1)
-            values, counts = np.unique(part, return_counts=True)
-            residues = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        lanes, starts = linear_parts(address, base, chunk)
         pieces = ideal = 0
-        for residue, count in residues.items():
+        residues = (starts[0], [1]) if starts.size == 1 else np.unique(starts, return_counts=True)
+        for residue, count in zip(*residues, strict=True):
             some, best = sectors(lanes + residue, size, mask)
-            pieces += some * count
-            ideal += best * count
-        if known is None:
-            starts = np.array([base & (LINE - 1)]) if part is None else part
-            on = None if mask is None else mask.reshape(-1, 32)
-            known = look(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
-        return pieces, ideal, known
+            times = int(count) * (chunk.blocks // starts.size)
+            pieces, ideal = pieces + some * times, ideal + best * times
+        return pieces, ideal
+
+    def linear_look(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> Look:
+        """Return the pattern of global accesses; arguments as for `linear`."""
+        lanes, starts = linear_parts(address, base, chunk)
+        on = None if mask is None else mask.reshape(-1, 32)
+        return look(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
+
+    def as_issued(
+        self, number: int, address: Affine | Array, offset: int, size: int, warps: int
+    ) -> tuple[Affine | Array, int, int]:
+        """Return address, offset and bytes of an access as the machine code has it; no bytes where another does it."""
+        shift, size = self.issued[number]
+        if not size:
+            self.merged[number] += warps
+        return (address if isinstance(address, Affine) else address + shift), offset + shift, size
 
     def global_(
-        self,
-        number: int,
-        address: Affine | Array,
-        offset: int,
-        size: int,
-        mask: Array | None,
-        warps: int,
-        chunk: Chunk,
-        array: Place,
-        linear: Affine | Array = None,
-    ) -> None:
+        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
+        chunk: Chunk, array: Place, linear: Affine | Array = None,
+    ) -> None:  # fmt: skip
         """Count global accesses.
 
         warps: the number of requests; mask broadcasts over (blocks, threads); linear: the address before it was
         resolved to an array, if it was.
         """
         if number in self.issued:
-            shift, size = self.issued[number]
+            address, offset, size = self.as_issued(number, address, offset, size, warps)
             if not size:
-                self.merged[number] += warps
                 return
-            offset += shift
-            if not isinstance(address, Affine):
-                address = address + shift
         if self.footprints is not None:
             self.footprints.note(number, address, offset, size, mask, chunk, array)
         if type(address) is Affine:
+            base = address.base + offset
             if address.coefficients is None:
-                self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+                self.one_place(number, array, mask, warps, chunk)
                 return
             if mask is None:
-                self.linear(number, address, offset, size, chunk, array)
+                pattern = (address.coefficients, base & (LINE - 1), size, chunk.extent)
+                found = self.patterns.get(pattern)
+                if found is None:
+                    arguments = address, base, size, chunk, None
+                    found = self.patterns[pattern] = (*self.linear(*arguments), self.linear_look(*arguments))
+                self.add(number, warps, *found[:2], array, found[2]).went(base)
                 return
             if mask.shape[0] == 1:
-                due = self.due(number, array)
-                last = self.seen[number, array]
-                key = told("blocks", address, address.base + offset, size, mask, chunk)
-                found = None if due else recalled(key, chunk)
-                if found is None:
-                    some = broadcast(mask, (1, chunk.threads))
-                    *counted, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
-                    found = remembered(key, chunk, (counted[0], counted[1]))
-                pieces, ideal = found
-                self.add(number, warps, pieces, ideal, array, last[1]).went(address.base + offset)
+                some, straight = broadcast(mask, (1, chunk.threads)), address
+                if self.due(number, array):
+                    self.seen[number, array][1] = self.linear_look(address, base, size, chunk, some)
+                pieces, ideal = recalled(
+                    told("blocks", address, base, size, mask, chunk),
+                    chunk, lambda: self.linear(straight, base, size, chunk, some),
+                )  # fmt: skip
+                self.add(number, warps, pieces, ideal, array, self.seen[number, array][1]).went(base)
                 return
             linear = address
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1:
-            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk)
             return
+        rows, on, times = spread(address, mask, chunk)
         key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
-        rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, self.sectors(number, rows, size, mask))
+        pieces, ideal = recalled(key, chunk, lambda: self.sectors(number, rows, size, on))
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
-        seen = self.look(number, array, rows, mask, size, steps)
+        seen = self.look(number, array, rows, on, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
         else:
-            row.sent(rows[0], None if mask is None else mask[0])
+            row.sent(rows[0], None if on is None else on[0])
 
     def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
         """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
@@ -439,7 +254,7 @@ class Counters:
             tries[1] += 1
         return found
 
-    def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
+    def one_place_look(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""
         if mask is None or mask is chunk.root:
             return BROADCAST
@@ -448,16 +263,18 @@ class Counters:
         found: Look = self.seen[number, array][1]
         return found
 
-    def look(
-        self,
-        number: int,
-        array: Place,
-        rows: Array,
-        mask: Array | None,
-        size: int,
-        axes: Steps | None = None,
-        always: bool = False,
+    def one_place(
+        self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
     ) -> Look:
+        """Count lanes that all go to one place, with a piece for each warp or so many, and return their pattern."""
+        seen = self.one_place_look(number, array, mask, warps, chunk)
+        self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
+        return seen
+
+    def look(
+        self, number: int, array: Place, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
+        always: bool = False,
+    ) -> Look:  # fmt: skip
         """Return the pattern of addresses (blocks, threads): their own where they are due, else that of the last."""
         if self.due(number, array) or always:
             lanes = rows.reshape(-1, 32)
@@ -474,46 +291,27 @@ class Counters:
         if len(self.shared_starts) < 2:
             return 0
         if type(address) is Affine and (mask is None or mask is chunk.root):
-            return max(0, bisect_right(self.shared_starts, address.base + offset) - 1)
-        lane = 0 if mask is None else int(mask.argmax())
-        across = 1 if mask is None else mask.shape[1]
-        block, thread = lane // across, lane % across
-        if type(address) is Affine:
-            place = address.base + offset
-            for factor, axis in zip(address.coefficients or (), chunk.axes, strict=False):
-                place += factor * int(axis[block if axis.shape[0] > 1 else 0, thread if axis.shape[1] > 1 else 0])
+            place = address.base
         else:
-            assert not isinstance(address, Affine)
-            rows, columns = address.shape
-            place = int(address[block if rows > 1 else 0, thread if columns > 1 else 0]) + offset
-        return max(0, bisect_right(self.shared_starts, place) - 1)
+            places = address.array(chunk, INT64) if isinstance(address, Affine) else address
+            block, thread = divmod(0 if mask is None else int(mask.argmax()), 1 if mask is None else mask.shape[1])
+            place = int(places[block if places.shape[0] > 1 else 0, thread if places.shape[1] > 1 else 0])
+        return max(0, bisect_right(self.shared_starts, place + offset) - 1)
 
     def shared(
-        self,
-        number: int,
-        address: Affine | Array,
-        offset: int,
-        size: int,
-        mask: Array | None,
-        warps: int,
-        chunk: Chunk,
-        load: bool,
-        known: dict[Key, Any] | None = None,
-    ) -> Settles | None:
+        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
+        chunk: Chunk, load: bool, known: dict[Key, Any] | None = None,
+    ) -> Settles | None:  # fmt: skip
         """Count shared accesses; arguments as for `global_`, and whether they are loads.
 
         known: where to find and keep what addresses and lanes count that come again. Return that where it is settled.
         """
-        shift = 0
+        shift = offset
         if number in self.issued:
-            shift, size = self.issued[number]
+            address, offset, size = self.as_issued(number, address, offset, size, warps)
             if not size:
-                self.merged[number] += warps
                 return AWAY
-            offset += shift
-            if not isinstance(address, Affine):
-                address = address + shift
-        again: Key = (number, size, load, shift)
+        again: Key = (number, size, load, offset - shift)
         if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
             known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
         if known is not None and again in known:
@@ -527,11 +325,11 @@ class Counters:
         narrow = size <= banks.WORD
         axes: Steps | None = None
         if type(address) is Affine:
+            everyone = mask is None or mask is chunk.root
             if address.coefficients is None and narrow:
                 seen = self.one_place(number, array, mask, warps, chunk)
-                self.add(number, warps, warps, warps, array, seen)
-                return (array, warps, warps, seen) if mask is None or mask is chunk.root else None
-            if not (address.coefficients and any(address.coefficients[3:])) and (mask is None or mask is chunk.root):
+                return (array, warps, warps, seen) if everyone else None
+            if everyone and not (address.coefficients and any(address.coefficients[3:])):
                 # All banks turn alike with the base, so that only the coefficients matter.
                 key = ("shared", address.coefficients, size, load, array)
                 found = self.patterns.get(key)
@@ -543,24 +341,51 @@ class Counters:
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
-            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk)
             return None
+        times = repeats(address, mask, chunk)
+        without_conflict = False
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
+            # Where all lanes together have no conflict, fewer have none.
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
-            if pieces == chunk.warps:
-                # Where all lanes together have no conflict, fewer have none.
-                self.add(number, warps, warps, warps, array, seen)
-                if known is not None and address.nbytes <= MOST_PATTERN:
-                    known[again] = (array, warps, warps, seen)
-                return None
-        times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
-        pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
-        if key is not None:
-            self.patterns[key] = (pieces, ideal, seen)
-        self.add(number, warps, pieces * times, ideal * times, array, seen)
-        if known is not None and address.nbytes + (0 if mask is None else mask.nbytes) <= MOST_PATTERN:
-            known[again] = (array, pieces * times, ideal * times, seen)
+            without_conflict = pieces == chunk.warps
+        if without_conflict:
+            settled, weight = (array, warps, warps, seen), address.nbytes
+        else:
+            pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
+            if key is not None:
+                self.patterns[key] = (pieces, ideal, seen)
+            settled, weight = (array, pieces * times, ideal * times, seen), weight_of(address, mask)
+        self.add(number, warps, *settled[1:3], array, seen)
+        if known is not None and weight <= MOST_PATTERN:
+            known[again] = settled
         return None
+
+    def _shared(
+        self, number: int, array: Place, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
+        axes: Steps | None,
+    ) -> Counted:  # fmt: skip
+        """Return what one pattern of addresses and lanes counts, looked up where it is small."""
+
+        def count() -> Counted:
+            rows, on, _ = spread(address, mask, chunk)
+            lanes = None if on is None else on.reshape(-1, 32)
+            wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, lanes, load=load)
+            seen = self.look(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
+            return int(wavefronts.sum()), int(ideal.sum()), seen
+
+        found: Counted = self.remembered_in(self.patterns, lanes_key("lanes", address, mask, size, load), count)
+        return found
+
+    def remembered_in(self, known: dict[Key, Any], key: tuple[Any, ...] | None, count: Callable[[], Any]) -> Any:
+        """Return what a key of `lanes_key` counts: looked up, or counted and kept; without a key counted."""
+        if key is None:
+            return count()
+        found = known.get(key)
+        if found is None:
+            found = known[key] = count()
+            self.remembered += len(key[2]) + (0 if key[3] is None else len(key[3][1]))
+        return found
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
@@ -568,28 +393,18 @@ class Counters:
         """Count atomics on shared memory; arguments as for `global_`, how: of `atomics.served`."""
         array = self.variable(address, 0, mask, chunk)
         if number in self.issued:
-            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk)
             return
-        key: Key | None = None
-        weight = address.nbytes + (0 if mask is None else mask.nbytes)
-        if weight <= MOST_PATTERN:
-            lanes = None if mask is None else (mask.shape, mask.tobytes())
-            key = ("atomic", address.shape, address.tobytes(), lanes, size, how)
-        cost: atomics.Cost
-        found = None if key is None else self.atomics.get(key)
-        if found is None:
+
+        def count() -> tuple[atomics.Cost, Look | None]:
             rows, on, _ = spread(address, mask, chunk)
             cost = atomics.shared(rows.reshape(-1, 32), size, None if on is None else on.reshape(-1, 32), how)
             if address.shape[1] == 1:
-                seen = self.one_place(number, array, mask, warps, chunk)
-            else:
-                seen = self.look(number, array, rows, on, size)
-            found = (cost, seen)
-            if key is not None:
-                self.atomics[key] = found
-                self.remembered += weight
-        cost, seen = found
-        times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
+                return cost, self.one_place_look(number, array, mask, warps, chunk)
+            return cost, self.look(number, array, rows, on, size)
+
+        cost, seen = self.remembered_in(self.atomics, lanes_key("atomic", address, mask, size, how), count)
+        times = repeats(address, mask, chunk)
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
         if cost.turns:
             row.reloads += cost.reloads * times
@@ -632,26 +447,19 @@ class Counters:
         if self.footprints is not None:
             self.footprints.note(number, address, 0, size, mask, chunk, array)
         if number in self.issued:
-            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk)
             return
         if address.shape[1] == 1:
-            lanes = active_lanes(mask, chunk)
-            self.add(number, warps, lanes, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk, active_lanes(mask, chunk))
             return
         rows, mask, times = spread(address, mask, chunk)
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
         self.add(number, warps, pieces * times, ideal * times, array, self.look(number, array, rows, mask, size))
 
     def wide_copy(
-        self,
-        number: int,
-        source: Affine | Array,
-        source_offset: int,
-        target: Affine | Array,
-        target_offset: int,
-        mask: Array | None,
-        chunk: Chunk,
-    ) -> None:
+        self, number: int, source: Affine | Array, source_offset: int, target: Affine | Array, target_offset: int,
+        mask: Array | None, chunk: Chunk,
+    ) -> None:  # fmt: skip
         """Set right the sectors of an asynchronous copy of 16 bytes a lane, arguments as for `global_`.
 
         It asks for a sector once for each sector of shared memory that a line of 128 bytes of global memory goes to: a
@@ -664,10 +472,10 @@ class Counters:
             return  # each sector goes to one
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
         froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
-        lanes = _rows(froms, on)
+        lanes = rows_of(froms, on)
         if not len(lanes):
             return
-        into = _rows(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
+        into = rows_of(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
         asked = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())  # shared memory has fewer sectors than 2**20
         more = asked - int(distinct(lanes >> SECTOR_SHIFT).sum())
         row = next((row for (own, _), row in self.rows.items() if own == number), None)
@@ -679,44 +487,24 @@ class Counters:
     ) -> None:
         """Count constant accesses, a wavefront for each address; arguments as for `global_`."""
         if address.shape[1] == 1:
-            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            self.one_place(number, array, mask, warps, chunk)
             return
         rows, mask, times = spread(address, mask, chunk)
         if self.footprints is not None:
             self.footprints.constants.note(rows, mask, warps)
-        lanes = _rows(rows, mask)
+        lanes = rows_of(rows, mask)
         pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
         self.add(number, warps, pieces, warps, array, self.look(number, array, rows, mask, size))
 
-    def _shared(
-        self,
-        number: int,
-        array: Place,
-        address: Array,
-        size: int,
-        mask: Array | None,
-        chunk: Chunk,
-        load: bool,
-        axes: Steps | None,
-    ) -> Counted:
-        """Return what one pattern of addresses and lanes counts, looked up where it is small."""
-        key: Key | None = None
-        weight = address.nbytes + (0 if mask is None else mask.nbytes)
-        if weight <= MOST_PATTERN:
-            lanes = None if mask is None else (mask.shape, mask.tobytes())
-            key = ("lanes", address.shape, address.tobytes(), lanes, size, load)
-            found = self.patterns.get(key)
-            if found is not None:
-                return found
-        rows, mask, _ = spread(address, mask, chunk)
-        lanes_on = None if mask is None else mask.reshape(-1, 32)
-        wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, lanes_on, load=load)
-        seen = self.look(number, array, rows, mask, size, axes, always=rows.shape[0] == 1)
-        result = int(wavefronts.sum()), int(ideal.sum()), seen
-        if key is not None:
-            self.patterns[key] = result
-            self.remembered += weight
-        return result
+
+def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:
+    """Return what threads add to addresses, (1, threads), and where blocks begin in a line: those that do not begin
+    alike, or one for all."""
+    coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
+    lanes = broadcast(Affine(0, (*coefficients[:3], 0, 0, 0)).array(chunk, INT64), (1, chunk.threads))
+    if not any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
+        return lanes, np.array([[base & (LINE - 1)]])
+    return lanes, Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (LINE - 1)
 
 
 def told(what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk) -> Key | None:
@@ -726,31 +514,25 @@ def told(what: str, linear: Affine | Array, first: int, size: int, mask: Array |
     return what, linear.coefficients, first & (LINE - 1), size, id(mask)
 
 
-def recalled(key: Key | None, chunk: Chunk) -> tuple[int, int] | None:
-    """Return the sectors that were remembered under a key."""
-    return None if key is None or chunk.masks is None else chunk.masks.counted.get(key)
-
-
-def remembered(key: Key | None, chunk: Chunk, counted: tuple[int, int]) -> tuple[int, int]:
-    """Return sectors, remembered under a key."""
-    if key is not None and chunk.masks is not None:
-        chunk.masks.counted[key] = counted
+def recalled(key: Key | None, chunk: Chunk, count: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+    """Return the sectors under a key of `told`: remembered, or counted and remembered; without a key counted."""
+    if key is None or chunk.masks is None:
+        return count()
+    found: tuple[int, int] | None = chunk.masks.counted.get(key)
+    if found is None:
+        found = chunk.masks.counted[key] = count()
         chunk.masks.note(0)
-    return counted
+    return found
 
 
-def thread_steps(address: Affine, chunk: Chunk) -> Steps:
-    """Return the bytes that a step of threadIdx.x, y and z makes, 0 where the block is one thread wide."""
-    x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
-    return x, y, z
+def weight_of(address: Array, mask: Array | None) -> int:
+    """Return the bytes of addresses and lanes."""
+    return int(address.nbytes + (0 if mask is None else mask.nbytes))
 
 
-def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
-    """Return addresses and mask broadcast to a common shape of whole warps, and how often each row stands for."""
-    blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
-    shape = (blocks, chunk.threads)
-    if address.shape != shape:
-        address = broadcast(address, shape)
-    if mask is not None:
-        mask = broadcast(mask, shape)
-    return address, mask, chunk.blocks // blocks
+def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> tuple[Any, ...] | None:
+    """Return what tells addresses and lanes from others; None where they are too many to be worth looking up."""
+    if weight_of(address, mask) > MOST_PATTERN:
+        return None
+    lanes = None if mask is None else (mask.shape, mask.tobytes())
+    return what, address.shape, address.tobytes(), lanes, *more

@@ -28,17 +28,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.count.banks import BANKS, WORD
+from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
+from cudabench.simulator.count.requests import changes
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
     from cudabench.simulator.program.code import MemoryInstruction
 
-SECTOR_SHIFT = 5
-SECTOR = 1 << SECTOR_SHIFT
-LINE_SHIFT = 7
 LINES_AT_A_TIME = 4
-SLOT_BITS = 40
 FOLLOWED = 16  # blocks of a launch that are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)
@@ -122,14 +120,12 @@ def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
     words = (places >> 2)[:, None] + np.arange(max(1, size // WORD))
     requests = np.broadcast_to(request[:, None], words.shape).reshape(-1)
     words = words.reshape(-1)
-    new = np.ones(len(words), np.bool_)
-    new[1:] = (words[1:] != words[:-1]) | (requests[1:] != requests[:-1])
+    new = changes(words, requests)
     words, requests = words[new], requests[new]
-    firsts = np.append(True, requests[1:] != requests[:-1])
+    firsts = changes(requests)
     place = (np.cumsum(firsts) - 1) * BANKS + (words & (BANKS - 1))
     counts = np.bincount(place, minlength=int(firsts.sum()) * BANKS)
-    found: Array = counts.reshape(-1, BANKS).max(axis=1)
-    return found
+    return counts.reshape(-1, BANKS).max(axis=1)
 
 
 class ConstantLines:
@@ -208,31 +204,20 @@ class Footprints:
         self.seen.clear()
 
     def note(
-        self,
-        number: int,
-        address: Affine | Array,
-        offset: int,
-        size: int,
-        mask: Array | None,
-        chunk: Chunk,
+        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
         where: object,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Note one execution; arguments as of `Counters.global_`, `where` the array."""
         store = self.accesses[number].kind == "store"
         slots = where if isinstance(where, tuple) else (where,)
         plain = type(address) is Affine and mask is None and not chunk.ragged
         lanes: Array = None
-        on: Array | None = None
         if not plain:
-            flat = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
+            lanes = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
             on = chunk.root if mask is None else mask
-            shape = (
-                max(flat.shape[0], 1 if on is None else on.shape[0]),
-                chunk.threads if on is not None else flat.shape[1],
-            )
-            lanes = broadcast(np.ascontiguousarray(flat), shape)
             if on is not None:
-                lanes = lanes[broadcast(np.ascontiguousarray(on), shape)]
+                shape = (max(lanes.shape[0], on.shape[0]), chunk.threads)
+                lanes = broadcast(np.ascontiguousarray(lanes), shape)[broadcast(np.ascontiguousarray(on), shape)]
             lanes = lanes.reshape(-1)
         kinds = (store,) if self.accesses[number].kind != "atomic" else (False, True)
         for slot in slots:
@@ -259,11 +244,7 @@ class Footprints:
     ) -> None:  # fmt: skip
         """Count what the blocks do that are followed."""
         shape = (len(self.chosen), chunk.threads)
-        if isinstance(address, Affine):
-            lanes = self.rows(address.array(chunk, INT64), shape) + offset
-        else:
-            lanes = self.rows(address, shape)
-        lanes = np.broadcast_to(lanes, shape)
+        whole = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
         on = np.ones(shape, np.bool_)
         for part in (mask, chunk.root):
             if part is not None:
@@ -273,7 +254,7 @@ class Footprints:
             return
         sums = self.sums.setdefault((number, where), _Sums())
         block, lane = np.nonzero(on)
-        places = lanes[on]
+        places = self.rows(whole, shape)[on]
         request = block * chunk.warps + (lane >> 5)
         # Pairs of request and address, each once, in their order; the arrays' slots tell nothing within a launch.
         low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
@@ -282,18 +263,14 @@ class Footprints:
         request, places = pairs // span, pairs % span + low
         turns = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
-        first = np.ones(len(pairs), np.bool_)
-        first[1:] = (sector[1:] != sector[:-1]) | (request[1:] != request[:-1])
-        starts = np.flatnonzero(first)
+        starts = np.flatnonzero(changes(sector, request))
         lengths = np.diff(np.append(starts, len(pairs)))
         request, sector = request[starts], sector[starts]
         wide = max(1, size // SECTOR)
         line = sector >> (LINE_SHIFT - SECTOR_SHIFT)
-        new_line = np.ones(len(line), np.bool_)
-        new_line[1:] = (line[1:] != line[:-1]) | (request[1:] != request[:-1])
         sums.requests += int(active.sum())
         sums.sectors += len(sector) * wide
-        lines = np.add.reduceat(new_line, np.flatnonzero(np.append(True, request[1:] != request[:-1])))
+        lines = np.add.reduceat(changes(line, request), np.flatnonzero(changes(request)))
         sums.turns += float(np.maximum(turns, lines / LINES_AT_A_TIME).sum())
         if store:
             sums.partial += int((lengths * size < SECTOR).sum())

@@ -15,9 +15,13 @@ TURNS = "other warps that store to the word between a load and its store make th
 REPEATED = (TRIES, BRANCHES, TURNS)  # those that change how often instructions run, and not only where they go
 
 
+def _ops(code: Code) -> list[Op]:
+    return [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
+
+
 def open_lines(code: Code) -> dict[int, str]:
     """Return the lines of the PTX whose counts depend on the order of atomics, and by what."""
-    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
+    ops = _ops(code)
     atomics = [op for op in ops if op.opcode == "atom" and any(index in code.read for index in op.defs)]
     if not atomics:
         return {}
@@ -40,22 +44,24 @@ def open_lines(code: Code) -> dict[int, str]:
     return found
 
 
-def led_by_data(code: Code) -> frozenset[int]:
-    """Return the lines of the PTX whose address comes from what was read from memory.
+def _read(code: Code) -> set[int]:
+    """Return the registers that hold what was read from memory, or something computed from it.
 
     Constant and local memory are none: there lie the tables of sinf and cosf, and what a thread put there itself.
     """
     lines = {access.location.ptx_line for access in code.accesses if access.space in ("global", "shared")}
-    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
-    given = _given(ops, [op for op in ops if op.line.ptx_line in lines and op.defs])
-    return frozenset(op.line.ptx_line for op in ops if op.address in given)
+    return _given(_ops(code), [op for op in _ops(code) if op.line.ptx_line in lines])
+
+
+def led_by_data(code: Code) -> frozenset[int]:
+    """Return the lines of the PTX whose address comes from what was read from memory."""
+    given = _read(code)
+    return frozenset(op.line.ptx_line for op in _ops(code) if op.address in given)
 
 
 def decided_by_data(code: Code) -> frozenset[int]:
     """Return the numbers of the basic blocks behind which what was read from memory says where lanes go."""
-    lines = {access.location.ptx_line for access in code.accesses if access.space in ("global", "shared")}
-    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
-    given = _given(ops, [op for op in ops if op.line.ptx_line in lines and op.defs])
+    given = _read(code)
     ends = ((block.number, block.terminator) for block in code.blocks)
     return frozenset(number for number, end in ends if end is not None and _decided(end, given))
 

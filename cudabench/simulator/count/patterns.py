@@ -16,8 +16,8 @@ import numpy as np
 from cudabench.simulator.values import Array
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
-SECTOR = 32
-LINE = 128  # bytes: four sectors
+SECTOR_SHIFT, LINE_SHIFT = 5, 7
+SECTOR, LINE = 1 << SECTOR_SHIFT, 1 << LINE_SHIFT  # bytes
 MOST_WARPS = 32  # a block's; of more, SOME_WARPS are looked at
 SOME_WARPS = 8
 

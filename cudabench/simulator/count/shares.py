@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.count.counters import warp_bits
+from cudabench.simulator.count.requests import warp_bits
 from cudabench.simulator.report import Imbalance, Index
 from cudabench.simulator.values import Array, Chunk
 

@@ -136,18 +136,10 @@ class Recorder:
             wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
             self.requests.append(
                 SharedRequest(
-                    file,
-                    location.line,
-                    access.kind,
-                    access.size,
-                    wanted,
-                    index,
-                    warp,
-                    threads,
-                    location.ptx_line,
+                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line,
                     self.order,
                 )
-            )
+            )  # fmt: skip
             return
         self.times[location.ptx_line] += 1
         if self.watch is not None and self.times[location.ptx_line] > FEW:

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.memory import (
-    Region,
-    flat,
-    narrow,
-)
+from cudabench.simulator.memory import Region, flat, narrow
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, CachedAs
 from cudabench.simulator.program.debug_info import Variable
@@ -32,38 +28,13 @@ COUNTED_AS = {"const": "constant", "param": "global"}
 class MemoryOp:
     """One memory instruction: where it is, what it does, how many bytes a lane moves."""
 
-    __slots__ = (
-        "acquires",
-        "bounds",
-        "cached",
-        "count",
-        "dtype",
-        "guess",
-        "kind",
-        "location",
-        "number",
-        "numbers",
-        "ordered",
-        "polls",
-        "shared_bounds",
-        "size",
-        "strong",
-        "target",
-        "update",
-        "variable",
-        "width",
-    )
-
     def __init__(
         self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
     ) -> None:
         self.kind, self.dtype, self.count = kind, dtype, count
-        self.width = dtype.itemsize
-        self.size = self.width * count
+        self.width, self.size = dtype.itemsize, dtype.itemsize * count
         self.location: Location = builder.ins.location
-        spaces: tuple[str, ...] = (COUNTED_AS.get(space, space),)
-        if space == "generic":
-            spaces = ("global", "shared", "local")
+        spaces = ("global", "shared", "local") if space == "generic" else (COUNTED_AS.get(space, space),)
         self.number = len(builder.accesses)
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
@@ -102,17 +73,7 @@ def space_of(ins: Instruction) -> str:
 
 def aligned(address: Affine, offset: int, size: int) -> bool:
     """Return whether all lanes' addresses are multiples of a power of two."""
-    bits = address.base + offset
-    if address.coefficients is not None:
-        for coefficient in address.coefficients:
-            bits |= coefficient
-    return bits & (size - 1) == 0
-
-
-def suppress(mask: Array | None, bad: Array) -> Array:
-    """Return the mask without the bad lanes."""
-    good = ~bad
-    return good if mask is None else mask & good
+    return reduce(or_, address.coefficients or (), address.base + offset) & (size - 1) == 0
 
 
 class Reach:
@@ -175,24 +136,29 @@ class Lanes:
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
         reach = self.reach
-        if reach is None:
-            return self._extremes()
-        if reach.extremes is None:
-            reach.extremes = self._extremes()
-        return reach.extremes
-
-    def _extremes(self) -> tuple[int, int, int]:
-        address = self.address
-        mask = self.mask
-        if mask is not None:
-            if address.shape != mask.shape:
-                shape = np.broadcast_shapes(address.shape, mask.shape)
-                address, mask = broadcast(address, shape), broadcast(mask, shape)
-            address = address[mask]
+        if reach is not None and reach.extremes is not None:
+            return reach.extremes
+        address = self.spread()
+        if self.mask is not None:
+            address = address[broadcast(self.mask, address.shape)]
         if 0 < address.size <= FEW:
             places = address.reshape(-1).tolist()
-            return min(places), max(places), reduce(or_, places)
-        return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
+            found = min(places), max(places), reduce(or_, places)
+        else:
+            found = int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
+        if reach is not None:
+            reach.extremes = found
+        return found
+
+    def spread(self) -> Array:
+        """Return the addresses in the shape of the mask."""
+        if self.mask is None or self.mask.shape == self.address.shape:
+            return self.address
+        return broadcast(self.address, np.broadcast_shapes(self.address.shape, self.mask.shape))
+
+    def drop(self, bad: Array) -> None:
+        """Leave lanes out."""
+        self.mask = ~bad if self.mask is None else self.mask & ~bad
 
     def fill(self, value: int) -> Array:
         """Return the addresses with a harmless one in the inactive lanes."""
@@ -209,32 +175,41 @@ def active_places(mask: Array | None, address: Array) -> Array | None:
     return None if np.count_nonzero(places) == places.size else places
 
 
+def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int) -> bool:
+    """Return whether any lane is in [low, high) and aligned; report and leave out those that are not."""
+    least, most, bits = lanes.extremes()
+    if least >= low and most + access.size <= high and not bits & (access.size - 1):
+        return True
+    return check(machine, access, lanes, low, high, access.size)
+
+
 def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int) -> bool:
-    """Report and suppress lanes outside of [low, high) or misaligned; return whether any lane is left."""
-    address = np.broadcast_to(
-        lanes.address, np.broadcast_shapes(lanes.address.shape, (1, 1) if lanes.mask is None else lanes.mask.shape)
-    )
+    """Report and leave out lanes outside of [low, high) or misaligned; return whether any lane is left."""
+    address = lanes.spread()
     misaligned = (address & (size - 1)) != 0 if size & (size - 1) == 0 else np.zeros(address.shape, dtype=bool)
     if lanes.mask is not None:
         misaligned = misaligned & lanes.mask
     if misaligned.any():
         machine.hazards.misaligned(machine, access, misaligned, address, size)
-        lanes.mask = suppress(lanes.mask, misaligned)
+        lanes.drop(misaligned)
     outside = (address < low) | (address > high - size)
     if lanes.mask is not None:
         outside = outside & lanes.mask
     if outside.any():
         machine.hazards.outside(machine, access, outside, address, size, low, high)
-        lanes.mask = suppress(lanes.mask, outside)
+        lanes.drop(outside)
     return lanes.mask is None or bool(lanes.mask.any())
+
+
+def source_place(machine: Machine, location: Location) -> str:
+    """Return 'file:line' for a message."""
+    return f"{machine.code.files.get(location.file, '')}:{location.line}"
 
 
 def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
     """Stop a launch that writes where it may not."""
-    file = machine.code.files.get(access.location.file, "")
-    raise KernelTrap(
-        f"kernel {machine.code.name} writes to '{region.name}' at {file}:{access.location.line}, which is read-only."
-    )
+    place = source_place(machine, access.location)
+    raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
 
 
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:

@@ -3,60 +3,51 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.isa.access import MemoryOp
-from cudabench.simulator.isa.bulk import build_bulk
+from cudabench.simulator.isa.bulk_copies import build_copy
 from cudabench.simulator.isa.global_memory import load_global
 from cudabench.simulator.isa.mbarrier import build_copies_arrive
-from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.shared_memory import store_shared
+from cudabench.simulator.isa.tensor_copies import build_tensor
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction
-from cudabench.simulator.values import UNSIGNED, Affine, Value, as_array
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Value, as_array
 
 WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
 
 
 @instruction("cp")
-def build_cp(builder: Builder, ins: Instruction) -> Run | Op | None:
+def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
     """Build cp.async with its commit and wait, and cp.async.bulk."""
     words = ins.modifiers
     if "bulk" in words:
-        return build_bulk(builder, ins)
+        if {"commit_group", "wait_group", "prefetch"} & set(words):
+            return None  # every bulk copy has ended
+        return (build_tensor if "tensor" in words else build_copy)(builder, ins)
     if "mbarrier" in words:
         return build_copies_arrive(builder, ins)
     if words[0] != "async":
-        raise Refuse(f"instruction {ins.text}")
+        raise refuse(ins)
     if "commit_group" in words:
-
-        def commit(machine: Machine) -> None:
-            machine.shared_races.commit(machine.mask)
-
-        return commit
+        return lambda machine: machine.shared_races.commit(machine.mask)
     if "wait_all" in words or "wait_group" in words:
         count = ins.operands[0].value if "wait_group" in words and isinstance(ins.operands[0], Immediate) else None
-
-        def wait(machine: Machine) -> None:
-            machine.shared_races.wait(count, machine.mask)
-
-        return wait
-    return _build_copy(builder, ins)
+        return lambda machine: machine.shared_races.wait(count, machine.mask)
+    return _copy(builder, ins)
 
 
-def _build_copy(builder: Builder, ins: Instruction) -> Run:
+def _copy(builder: Builder, ins: Instruction) -> Run:
     into, into_offset = builder.address(ins.operands[0])
     out_of, out_offset = builder.address(ins.operands[1])
     size = ins.operands[2]
     if not isinstance(size, Immediate):
-        raise Refuse(f"instruction {ins.text}")
+        raise refuse(ins)
     given = None
     ignore: tuple[int, bool] | None = None
     if len(ins.operands) > 3 and not any("cache_hint" in word for word in ins.modifiers):
@@ -78,16 +69,14 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
         mask, warps = machine.mask, machine._warps
         amount: Value = Affine(size.value) if given is None else registers[given]
         if ignore is not None:
-            skip = as_array(registers[ignore[0]], np.dtype(bool), machine.chunk)
+            skip = machine.array(ignore[0], BOOL)
             amount = np.where(skip != ignore[1], np.uint32(0), np.uint32(size.value))
         found = None
-        whole = type(amount) is Affine and amount.coefficients is None and amount.base >= size.value
         some = None
-        if not whole:
+        if type(amount) is not Affine or amount.coefficients is not None or amount.base < size.value:
             some = as_array(amount, UNSIGNED[32], machine.chunk)
             reads = some >= size.value
-            machine.mask = reads if mask is None else mask & reads
-            machine._warps = -1
+            machine.mask, machine._warps = reads if mask is None else mask & reads, -1
         if machine.mask is None or machine.mask.any():
             found = load_global(machine, load, registers[out_of], out_offset)
             if found is not None and size.value == WIDE:
@@ -102,8 +91,7 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
             active = np.broadcast_to(some, shape)[True if mask is None else np.broadcast_to(mask, shape)]
             for count in sorted(parts.keys() & set(active.ravel().tolist())):
                 lanes = some == count
-                machine.mask = lanes if mask is None else mask & lanes
-                machine._warps = -1
+                machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
                 read = load_global(machine, parts[count], registers[out_of], out_offset)
                 for place, byte in enumerate(read or ()):
                     word = data[place // 4] | byte.astype(np.uint32) << np.uint32(8 * (place % 4))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
 from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import UNSIGNED, as_array, canonical
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+from cudabench.simulator.values import UNSIGNED, canonical
 
 
 @instruction("mapa")
-def build_mapa(builder: Builder, ins: Instruction) -> Run:
-    """Build mapa: the address of the same place in the memory of the block of a rank."""
+def _mapa(builder: Builder, ins: Instruction) -> Run:
+    """Build the address of the same place in the memory of the block of a rank."""
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
     target = builder.target(ins.operands[0])
@@ -27,8 +23,7 @@ def build_mapa(builder: Builder, ins: Instruction) -> Run:
     kept = dtype.type(~np.uint64(0x1F << RANK_SHIFT) & np.uint64(np.iinfo(dtype).max))
 
     def run(machine: Machine) -> None:
-        ranks = as_array(machine.registers[rank], UNSIGNED[32], machine.chunk).astype(dtype)
-        address = as_array(machine.registers[source], dtype, machine.chunk)
+        ranks, address = machine.array(rank, UNSIGNED[32]).astype(dtype), machine.array(source, dtype)
         part = (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT)
         if machine.plan.cluster is None:
             part = np.where(ranks == 0, dtype.type(0), part)  # without clusters each block is one, of rank 0
@@ -38,14 +33,14 @@ def build_mapa(builder: Builder, ins: Instruction) -> Run:
 
 
 @instruction("getctarank")
-def build_getctarank(builder: Builder, ins: Instruction) -> Run:
-    """Build getctarank: the rank of the block in whose memory an address lies."""
+def _getctarank(builder: Builder, ins: Instruction) -> Run:
+    """Build the rank of the block in whose memory an address lies."""
     type_ = ins.modifiers[-1]
     target = builder.target(ins.operands[0])
     source = builder.source(ins.operands[1], type_)
 
     def run(machine: Machine) -> None:
-        address = as_array(machine.registers[source], UNSIGNED[BITS[type_]], machine.chunk).astype(np.int64)
+        address = machine.array(source, UNSIGNED[BITS[type_]]).astype(np.int64)
         part = address & (0x20 * REMOTE - 1)
         found = members(machine)
         own = np.zeros((1, 1), np.int64) if found is None else found.rank.reshape(-1, 1)

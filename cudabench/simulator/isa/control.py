@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.clusters import ClusterBarrier
 from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.isa.access import source_place
 from cudabench.simulator.isa.opcodes import instruction
-from cudabench.simulator.isa.warp import build_warp_sync
+from cudabench.simulator.isa.warp import collective
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Barrier, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
-from cudabench.simulator.values import BOOL, Array, as_array, broadcast, truth
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+from cudabench.simulator.values import BOOL, Array, broadcast, truth
 
 
 @instruction("bra")
-def build_bra(builder: Builder, ins: Instruction) -> Op:
-    """Build bra."""
+def _bra(builder: Builder, ins: Instruction) -> Op:
     op = Op(None, "branch", ins.location)
     target = ins.operands[0]
     assert isinstance(target, Symbol)
@@ -30,8 +28,7 @@ def build_bra(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("brx")
-def build_brx(builder: Builder, ins: Instruction) -> Op:
-    """Build brx.idx: a branch through a table of labels."""
+def _brx(builder: Builder, ins: Instruction) -> Op:
     index, table = ins.operands
     assert isinstance(table, Symbol)
     op = Op(None, "table", ins.location)
@@ -44,14 +41,13 @@ def build_brx(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("ret", "exit")
-def build_exit(builder: Builder, ins: Instruction) -> Op:
-    """Build ret of the kernel and exit."""
+def _exit(builder: Builder, ins: Instruction) -> Op:
     return Op(None, "exit", ins.location)
 
 
 @instruction("trap", "brkpt")
-def build_trap(builder: Builder, ins: Instruction) -> Op | Run | None:
-    """Build trap: one that the source asks for ends the launch with an error, one of the compiler's is a hazard."""
+def _trap(builder: Builder, ins: Instruction) -> Op | Run | None:
+    """Build a trap: one that the source asks for ends the launch with an error, one of the compiler's is a hazard."""
     if ins.opcode == "brkpt":
         return None
     location = ins.location if ins.location.line else builder.kernel.location
@@ -59,17 +55,19 @@ def build_trap(builder: Builder, ins: Instruction) -> Op | Run | None:
         return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
 
     def run(machine: Machine) -> None:
-        block, thread = named_place(machine)
-        file = machine.code.files.get(location.file, "")
+        chunk = machine.chunk
+        block, thread = divmod(int(np.argmax(machine.lanes())), chunk.threads)
+        place = source_place(machine, location)
         raise KernelTrap(
-            f"kernel {machine.code.name} executed a trap at {file}:{location.line} in block {block}, thread {thread}."
+            f"kernel {machine.code.name} executed a trap at {place} in block {chunk.block_index(block)}, "
+            f"thread {chunk.thread_index(thread)}."
         )
 
     return run
 
 
 @instruction("bar", "barrier")
-def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
+def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     """Build bar.sync, bar.arrive, bar.red, their barrier.* forms, and bar.warp.sync."""
     words = [word for word in ins.modifiers if word not in ("cta", "aligned")]
     if "cluster" in words:
@@ -79,7 +77,7 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
         op.barrier = ClusterBarrier()
         return op
     if words and words[0] == "warp":
-        return build_warp_sync(builder, ins)
+        return collective(builder, ins, lambda machine: None, builder.source(ins.operands[0], "b32"))
     kind = words[0] if words else "sync"
     operands = list(ins.operands)
     target = None
@@ -91,64 +89,47 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     op = Op(None, "barrier", ins.location)
     barrier = op.barrier = Barrier(number, count, kind == "arrive")
     if target is not None:
-        name = words[1]
         place = target
 
         def reduction(machine: Machine, mask: Array | None) -> None:
-            chunk = machine.chunk
-            values = broadcast(as_array(machine.registers[predicate], BOOL, chunk), chunk.shape)
-            if flip:
-                values = ~values
-            lanes = broadcast(np.True_ if mask is None else mask, chunk.shape)
+            values = broadcast(machine.array(predicate, BOOL), machine.chunk.shape) ^ flip
+            lanes = broadcast(np.True_ if mask is None else mask, machine.chunk.shape)
             result: Any
-            if name == "popc":
+            if words[1] == "popc":
                 result = (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32)
-            elif name == "and":
+            elif words[1] == "and":
                 result = truth((values | ~lanes).all(axis=1, keepdims=True))
             else:
                 result = truth((values & lanes).any(axis=1, keepdims=True))
             machine.mask = mask
-            if mask is not None:
-                machine.registers[place] = machine.merge(place, result)
-            else:
-                machine.registers[place] = result
+            machine.registers[place] = result if mask is None else machine.merge(place, result)
 
         barrier.reduction = reduction
     return op
 
 
 @instruction("membar", "fence")
-def build_fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build membar and fence: memory is always consistent here, also what bulk copies write, but what a kernel may rely
+def _fence(builder: Builder, ins: Instruction) -> Run | None:
+    """Build a fence: memory is always consistent here, also what bulk copies write, but what a kernel may rely
     on depends on them."""
     if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
         raise Refuse("tensor maps (TMA)")
     wide = "cta" not in ins.modifiers
     builder.orders |= wide
     builder.fencing = True
-    if "async" in ins.modifiers or any(word.startswith("async") for word in ins.modifiers):
+    of_proxies = any(word.startswith("async") for word in ins.modifiers)
 
-        def fence(machine: Machine) -> None:
+    def fence(machine: Machine) -> None:
+        if of_proxies:
             machine.proxies.fence()
-            machine.fence(wide)
+        machine.fence(wide)
 
-        return fence
-    return lambda machine: machine.fence(wide)
+    return fence
 
 
 @instruction(
     "nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol"
 )
-def build_nothing(builder: Builder, ins: Instruction) -> Run | None:
+def _nothing(builder: Builder, ins: Instruction) -> Run | None:
     """Build hints, which change nothing that the simulator shows."""
     return None
-
-
-def named_place(machine: Machine) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return (block, thread) of the first active lane."""
-    lanes = machine.lanes()
-    place = int(np.argmax(lanes))
-    return (
-        machine.chunk.block_index(place // machine.chunk.threads),
-        machine.chunk.thread_index(place % machine.chunk.threads),
-    )

@@ -7,25 +7,20 @@ precision, which lies within the error that the PTX ISA allows them. Half precis
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.count import detours
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import Instruction
+from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, Array, as_array, truth
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
 SPARSE = 8  # one lane of so many active, and a costly function is computed for those alone
-_F32, _F64 = rounding.F32, rounding.F64
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Function = Callable[..., Array]
 
@@ -35,13 +30,13 @@ def rounding_mode(ins: Instruction) -> str:
     return next((word for word in ins.modifiers if word in ROUNDINGS), "rn")
 
 
+def from_halves(bits: Array, type_: str) -> Array:
+    """Return 16-bit floats by their bits: float16, or bfloat16 as float32."""
+    return rounding.from_bf16(bits) if type_.startswith("bf16") else bits.view(np.float16)
+
+
 def compute_halves(function: Function, type_: str) -> Function:
     """Return the function on bits of f16, bf16 or packed pairs, computed in float64 and rounded once."""
-
-    def unpack(bits: Array) -> Array:
-        if type_.startswith("bf16"):
-            return rounding.from_bf16(bits).astype(np.float64)
-        return bits.view(np.float16).astype(np.float64)
 
     def pack(result: Array) -> Array:
         if type_.startswith("bf16"):
@@ -49,7 +44,7 @@ def compute_halves(function: Function, type_: str) -> Function:
         return np.where(np.isnan(result), np.uint16(0x7FFF), result.astype(np.float16).view(np.uint16))
 
     def single(*arguments: Array) -> Array:
-        return pack(function(*[unpack(argument) for argument in arguments]))
+        return pack(function(*[from_halves(argument, type_).astype(np.float64) for argument in arguments]))
 
     def double(*arguments: Array) -> Array:
         low = single(*[(argument & np.uint32(0xFFFF)).astype(np.uint16) for argument in arguments])
@@ -76,8 +71,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     """Return the run of a floating-point instruction on all its source operands."""
     if type_ not in FLOATS:
         raise refuse(ins)
-    flushed, saturated = "ftz" in ins.modifiers, "sat" in ins.modifiers
-    relu = "relu" in ins.modifiers
+    flushed, saturated, relu = (word in ins.modifiers for word in ("ftz", "sat", "relu"))
     if flushed or saturated or relu:
         inner = function
 
@@ -91,33 +85,15 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
                 result = np.where(np.isnan(result), result, np.maximum(result, result.dtype.type(0)))
             return rounding.saturate(result) if saturated else result
 
-    bits = type_
-    if type_ in ("f16", "bf16"):
-        bits = "b16"
-    elif type_ in ("f16x2", "bf16x2"):
-        bits = "b32"
-    elif type_ == "f32x2":
-        bits = "b64"
+    bits = type_ if type_ in ("f32", "f64") else f"b{BITS[type_]}"
     if type_ == "f32x2":
         function = compute_pairs(function)
     elif bits != type_:
         function = compute_halves(function, type_)
     target = builder.target(ins.operands[0])
-    sources = tuple(
-        builder.source(operand, bits if type_ not in ("f32", "f64") else type_) for operand in ins.operands[1:]
-    )
+    sources = tuple(builder.source(operand, bits) for operand in ins.operands[1:])
     dtype = DTYPES[bits]
     compute = function
-    if len(sources) == 2:
-        first, second = sources
-
-        def run_two(machine: Machine) -> None:
-            registers, chunk = machine.registers, machine.chunk
-            machine.put(
-                target, compute(as_array(registers[first], dtype, chunk), as_array(registers[second], dtype, chunk))
-            )
-
-        return run_two
 
     def run(machine: Machine) -> None:
         registers, chunk = machine.registers, machine.chunk
@@ -155,59 +131,71 @@ def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
     return run_counted
 
 
-def _directed(ins: Instruction, plain: Function, directed: Callable[..., Array]) -> Function:
+def _directed(ins: Instruction, plain: Function, directed: Function) -> Function:
     mode = rounding_mode(ins)
-    if mode == "rn":
-        return plain
-    return lambda *arguments: directed(*arguments, mode)
+    return plain if mode == "rn" else lambda *arguments: directed(*arguments, mode)
 
 
-@instruction("add", types=FLOATS)
-def build_add(builder: Builder, ins: Instruction) -> Run:
-    """Build add."""
-    return build_float(builder, ins, _directed(ins, np.add, rounding.add), ins.modifiers[-1])
+def _wide(function: Function) -> Function:
+    """Return a function computed in float64 and rounded to its argument's type."""
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 
-@instruction("sub", types=FLOATS)
-def build_sub(builder: Builder, ins: Instruction) -> Run:
-    """Build sub."""
-    function = _directed(ins, np.subtract, lambda x, y, mode: rounding.add(x, -y, mode))
-    return build_float(builder, ins, function, ins.modifiers[-1])
+def _upper(function: Function) -> Function:
+    """Return a function of the upper halves of float64, which keeps 20 bits of the mantissa."""
+    high = np.uint64(0xFFFFFFFF00000000)
+
+    def compute(x: Array) -> Array:
+        x = (x.view(np.uint64) & high).view(np.float64)
+        found = rounding.flush(function(rounding.flush(x)))
+        return (found.view(np.uint64) & high).view(np.float64)
+
+    return compute
 
 
-@instruction("mul", types=FLOATS)
-def build_mul(builder: Builder, ins: Instruction) -> Run:
-    """Build mul."""
-    return build_float(builder, ins, _directed(ins, np.multiply, rounding.multiply), ins.modifiers[-1])
+def _reciprocal(x: Array) -> Array:
+    return x.dtype.type(1) / x
 
 
-def _fma(ins: Instruction) -> Function:
+def _reciprocal_root(x: Array) -> Array:
+    return 1.0 / np.sqrt(x)
+
+
+# Plain ones, then those of a rounding mode; .approx and .full are rounded to nearest.
+_ROUNDED: dict[str, tuple[Function, Function]] = {
+    "add": (np.add, rounding.add),
+    "sub": (np.subtract, lambda x, y, mode: rounding.add(x, -y, mode)),
+    "mul": (np.multiply, rounding.multiply),
+    "div": (np.divide, rounding.divide),
+    "sqrt": (np.sqrt, rounding.square_root),
+    "rcp": (_reciprocal, lambda x, mode: rounding.divide(np.ones_like(x), x, mode)),
+}
+_EXACT: dict[str, Function] = {
+    "abs": np.abs, "neg": np.negative, "copysign": lambda x, y: np.copysign(y, x), "rsqrt": _wide(_reciprocal_root),
+    "sin": _wide(lambda x: np.sin(np.where(np.isinf(x), np.nan, x))),
+    "cos": _wide(lambda x: np.cos(np.where(np.isinf(x), np.nan, x))),
+    "ex2": _wide(np.exp2), "lg2": _wide(np.log2), "tanh": _wide(np.tanh),
+}  # fmt: skip
+
+
+@instruction(*_ROUNDED, *_EXACT, types=FLOATS)
+def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    if type_ in ("f32", "f32x2"):
-        return _directed(ins, rounding.fma32, rounding.fma)
-    if type_ == "f64":
-        return _directed(ins, rounding.fma64, rounding.fma)
+    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
+        function = _upper(_reciprocal if ins.opcode == "rcp" else _reciprocal_root)
+        return build_float(builder, ins._replace(modifiers=("f64",)), function, type_)
+    function = _directed(ins, *_ROUNDED[ins.opcode]) if ins.opcode in _ROUNDED else _EXACT[ins.opcode]
+    return counted(builder, ins, build_float(builder, ins, function, type_))
+
+
+@instruction("fma", "mad", types=FLOATS)
+def _fma(builder: Builder, ins: Instruction) -> Run:
+    type_ = ins.modifiers[-1]
     # The product of two halves is exact in float64; the sum with a bfloat16 may not be.
-    return lambda x, y, z: rounding.odd_sum(x * y, z)
-
-
-@instruction("fma")
-def build_fma(builder: Builder, ins: Instruction) -> Run:
-    """Build fma."""
-    return build_float(builder, ins, _fma(ins), ins.modifiers[-1])
-
-
-@instruction("mad", types=FLOATS)
-def build_mad(builder: Builder, ins: Instruction) -> Run:
-    """Build mad; for floats it is fma."""
-    return build_float(builder, ins, _fma(ins), ins.modifiers[-1])
-
-
-@instruction("div", types=FLOATS)
-def build_div(builder: Builder, ins: Instruction) -> Run:
-    """Build div; .approx and .full are rounded to nearest."""
-    run = build_float(builder, ins, _directed(ins, np.divide, rounding.divide), ins.modifiers[-1])
-    return counted(builder, ins, run)
+    function: Function = lambda x, y, z: rounding.odd_sum(x * y, z)  # noqa: E731
+    if type_ in ("f32", "f32x2", "f64"):
+        function = _directed(ins, rounding.fma64 if type_ == "f64" else rounding.fma32, rounding.fma)
+    return build_float(builder, ins, function, type_)
 
 
 def smallest(x: Array, y: Array) -> Array:
@@ -223,8 +211,7 @@ def largest(x: Array, y: Array) -> Array:
 
 
 @instruction("min", "max", types=FLOATS)
-def build_min(builder: Builder, ins: Instruction) -> Run:
-    """Build min and max, with two or three operands."""
+def _extreme(builder: Builder, ins: Instruction) -> Run:
     pick = smallest if ins.opcode == "min" else largest
     propagates_nan, by_size = "NaN" in ins.modifiers, "abs" in ins.modifiers
 
@@ -243,109 +230,24 @@ def build_min(builder: Builder, ins: Instruction) -> Run:
     return build_float(builder, ins, function, ins.modifiers[-1])
 
 
-@instruction("abs", types=FLOATS)
-def build_abs(builder: Builder, ins: Instruction) -> Run:
-    """Build abs."""
-    return build_float(builder, ins, np.abs, ins.modifiers[-1])
+_TESTS: dict[str, Function] = {
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda x: ~np.isnan(x),
+    "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "subnormal": lambda x: (np.abs(x) < np.finfo(x.dtype).tiny) & (x != 0),
+}
 
 
-@instruction("neg", types=FLOATS)
-def build_neg(builder: Builder, ins: Instruction) -> Run:
-    """Build neg."""
-    return build_float(builder, ins, np.negative, ins.modifiers[-1])
-
-
-@instruction("copysign")
-def build_copysign(builder: Builder, ins: Instruction) -> Run:
-    """Build copysign: the sign of a with the size of b."""
-    return build_float(builder, ins, lambda x, y: np.copysign(y, x), ins.modifiers[-1])
-
-
-def _wide(function: Function) -> Function:
-    """Return a function computed in float64 and rounded to its argument's type."""
-
-    def compute(x: Array) -> Array:
-        return function(x.astype(np.float64)).astype(x.dtype)
-
-    return compute
-
-
-def _sine(x: Array) -> Array:
-    return np.sin(np.where(np.isinf(x), np.nan, x))
-
-
-def _cosine(x: Array) -> Array:
-    return np.cos(np.where(np.isinf(x), np.nan, x))
-
-
-@instruction("sqrt")
-def build_sqrt(builder: Builder, ins: Instruction) -> Run:
-    """Build sqrt."""
-    run = build_float(builder, ins, _directed(ins, np.sqrt, rounding.square_root), ins.modifiers[-1])
-    return counted(builder, ins, run)
-
-
-@instruction("rcp")
-def build_rcp(builder: Builder, ins: Instruction) -> Run:
-    """Build rcp; rcp.approx.ftz.f64 keeps the upper 20 bits of the mantissa, as the PTX ISA defines it."""
-    type_ = ins.modifiers[-1]
-    if type_ == "f64" and "approx" in ins.modifiers:
-        return build_float(builder, ins._replace(modifiers=("f64",)), _upper(lambda x: 1.0 / x), type_)
-    function = _directed(ins, lambda x: x.dtype.type(1) / x, lambda x, mode: rounding.divide(np.ones_like(x), x, mode))
-    return counted(builder, ins, build_float(builder, ins, function, type_))
-
-
-def _upper(function: Function) -> Function:
-    def compute(x: Array) -> Array:
-        x = (x.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
-        found = rounding.flush(function(rounding.flush(x)))
-        return (found.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
-
-    return compute
-
-
-@instruction("rsqrt")
-def build_rsqrt(builder: Builder, ins: Instruction) -> Run:
-    """Build rsqrt."""
-    type_ = ins.modifiers[-1]
-    if type_ == "f64" and "ftz" in ins.modifiers:
-        return build_float(builder, ins._replace(modifiers=("f64",)), _upper(lambda x: 1.0 / np.sqrt(x)), type_)
-    return counted(builder, ins, build_float(builder, ins, _wide(lambda x: 1.0 / np.sqrt(x)), type_))
-
-
-def _unary(name: str, function: Function) -> None:
-    @instruction(name)
-    def build(builder: Builder, ins: Instruction) -> Run:
-        return build_float(builder, ins, _wide(function), ins.modifiers[-1])
-
-
-_unary("sin", _sine)
-_unary("cos", _cosine)
-_unary("ex2", np.exp2)
-_unary("lg2", np.log2)
-_unary("tanh", np.tanh)
-
-
-@instruction("testp")
-def build_testp(builder: Builder, ins: Instruction) -> Run:
-    """Build testp: the class of a float."""
-    kind, type_ = ins.modifiers[0], ins.modifiers[-1]
-    target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], type_)
-    dtype = DTYPES[type_]
-    tests: dict[str, Callable[[Array], Array]] = {
-        "finite": np.isfinite,
-        "infinite": np.isinf,
-        "number": lambda x: ~np.isnan(x),
-        "notanumber": np.isnan,
-        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(dtype).tiny),
-        "subnormal": lambda x: (np.abs(x) < np.finfo(dtype).tiny) & (x != 0),
-    }
-    if kind not in tests:
+@instruction("testp", types=("f32", "f64"))
+def _testp(builder: Builder, ins: Instruction) -> Run:
+    test, type_ = _TESTS.get(ins.modifiers[0]), ins.modifiers[-1]
+    if test is None:
         raise refuse(ins)
-    test = tests[kind]
+    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
 
     def run(machine: Machine) -> None:
-        machine.put(target, truth(test(machine.array(source, dtype))))
+        machine.put(target, truth(test(machine.array(source, DTYPES[type_]))))
 
     return run

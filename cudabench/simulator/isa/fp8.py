@@ -6,20 +6,16 @@ Values go to 8 bits by rounding to nearest even; what is too large, infinity inc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import ml_dtypes
 import numpy as np
 
-from cudabench.simulator.isa import rounding
+from cudabench.simulator.isa.elementwise import elementwise
+from cudabench.simulator.isa.floating import from_halves
 from cudabench.simulator.isa.opcodes import refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import Instruction
-from cudabench.simulator.values import DTYPES, UNSIGNED, Array, canonical
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+from cudabench.simulator.values import Array
 
 FORMATS = {"e4m3x2": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2x2": np.dtype(ml_dtypes.float8_e5m2)}
 LARGEST = {"e4m3x2": 448.0, "e5m2x2": 57344.0}
@@ -53,31 +49,22 @@ def build_cvt_fp8(builder: Builder, ins: Instruction) -> Run:
     relu = "relu" in words
     if "rn" not in words or set(words[:-2]) - {"rn", "satfinite", "relu"}:
         raise refuse(ins)
-    target = builder.target(ins.operands[0])
     if result == "f16x2":
-        packed = builder.source(ins.operands[1], "b16")
 
-        def widen(machine: Machine) -> None:
-            bits = machine.array(packed, UNSIGNED[16])
+        def widen(bits: Array) -> Array:
             low, high = (widened(bits >> np.uint16(shift), type_, relu).astype(np.uint32) for shift in (0, 8))
-            machine.put(target, canonical(low | high << np.uint32(16)))
+            return low | high << np.uint32(16)
 
-        return widen
-    if result not in FORMATS or type_ not in ("f32", "f16x2", "bf16x2") or "satfinite" not in words:
-        raise refuse(ins)
-    read = "f32" if type_ == "f32" else "b32"
-    sources = [builder.source(operand, read) for operand in ins.operands[1:]]
-    if len(sources) != (2 if type_ == "f32" else 1):
+        return elementwise(builder, ins, ("b16",), "b32", widen)
+    operands = ("f32", "f32") if type_ == "f32" else ("b32",)
+    known = result in FORMATS and type_ in ("f32", "f16x2", "bf16x2") and "satfinite" in words
+    if not known or len(ins.operands) != 1 + len(operands):
         raise refuse(ins)
 
-    def narrow(machine: Machine) -> None:
-        if type_ == "f32":
-            high, low = (machine.array(source, DTYPES["f32"]) for source in sources)
-        else:
-            bits = machine.array(sources[0], UNSIGNED[32])
-            halves = [(bits >> np.uint32(shift)).astype(np.uint16) for shift in (0, 16)]
-            low, high = (h.view(np.float16) if type_ == "f16x2" else rounding.from_bf16(h) for h in halves)
-        found = narrowed(low, result, relu) | narrowed(high, result, relu) << np.uint16(8)
-        machine.put(target, canonical(found))
+    def narrow(*parts: Array) -> Array:
+        if type_ != "f32":
+            parts = tuple(from_halves((parts[0] >> np.uint32(shift)).astype(np.uint16), type_) for shift in (16, 0))
+        high, low = (narrowed(part, result, relu) for part in parts)
+        return low | high << np.uint16(8)
 
-    return narrow
+    return elementwise(builder, ins, operands, "b16", narrow)

@@ -1,32 +1,26 @@
-"""Global memory: address checks, counts, the race log, then the data.
+"""Global and constant memory: address checks, counts, the race log, then the data.
 
-Affine addresses that are known to be in bounds move as strided views; all others as gathers and scatters.
+Affine addresses that are known to be in bounds move as strided views; all others as gathers and scatters. No kernel
+writes constant memory, so there are no races.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put, read_only
-from cudabench.simulator.memory import (
-    HALF_SLOT,
-    PARAMETER_WINDOW,
-    SLOT_BITS,
-    WINDOW,
-    Region,
-    flat,
-)
+from cudabench.simulator.machine import Machine
+from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, WINDOW, Region, flat
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, different
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+Regions = list[tuple[Region, Array]]  # that lanes touch, each with its lanes (None: all of the mask)
 
 
-def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region, Array | None]]:
-    """Return the regions that the lanes touch, each with its lanes (None: all of the mask), all checked."""
+def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
+    """Return the regions that the lanes touch, all checked."""
     low, high, bits = lanes.extremes()
     space = machine.space
     slot = low >> SLOT_BITS
@@ -37,98 +31,121 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
     if low >= PARAMETER_WINDOW and high < PARAMETER_WINDOW + WINDOW:
         region = machine.parameters
         return [(region, None)] if check(machine, access, lanes, region.base, region.end, access.size) else []
-    address = np.broadcast_to(
-        lanes.address, np.broadcast_shapes(lanes.address.shape, (1, 1) if lanes.mask is None else lanes.mask.shape)
-    )
+    address = lanes.spread()
     owners = (address + HALF_SLOT) >> SLOT_BITS
-    found: list[tuple[Region, Array | None]] = []
+    found: Regions = []
     chosen = owners if lanes.mask is None else owners[np.broadcast_to(lanes.mask, owners.shape)]
     original = lanes.mask
     keep = np.zeros(address.shape, dtype=bool)
     for number in different(chosen).tolist():
         part = owners == number
-        if original is not None:
-            part = part & original
-        lanes.mask = part
+        lanes.mask = part if original is None else part & original
         if not 0 < number < len(space.slots):
             check(machine, access, lanes, 1, 0, access.size)
             continue
         region = space.slots[number]
-        if isinstance(region, HeapRegion):
-            if check(machine, access, lanes, region.base, region.base + region.size, access.size):
-                inside = part if lanes.mask is None else lanes.mask
-                lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(inside, address.shape))
-                if lanes.mask.any():
-                    found.append((region, lanes.mask))
-                    keep |= lanes.mask
+        end = region.base + region.size if isinstance(region, HeapRegion) else region.end
+        if not check(machine, access, lanes, region.base, end, access.size):
             continue
-        if check(machine, access, lanes, region.base, region.end, access.size):
-            found.append((region, lanes.mask))
-            keep |= lanes.mask
+        if isinstance(region, HeapRegion):
+            lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(lanes.mask, address.shape))
+            if not lanes.mask.any():
+                continue
+        found.append((region, lanes.mask))
+        keep |= lanes.mask
     lanes.mask = keep
     return found
 
 
-def slots_of(regions: list[tuple[Region, Array | None]]) -> int | tuple[int, ...]:
+def slots_of(regions: Regions) -> int | tuple[int, ...]:
     """Return the slot of the address space that lanes went to, or the slots where they are several."""
     if len(regions) == 1:
         return regions[0][0].base >> SLOT_BITS
     return tuple(sorted(region.base >> SLOT_BITS for region, _ in regions))
 
 
+def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
+    """Return the region in which all lanes of an affine address are, aligned; None where that is to be found out."""
+    if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
+        return None
+    slot, slots = address.low + offset >> SLOT_BITS, machine.space.slots
+    if not 0 < slot < len(slots) or address.high + offset + access.size > slots[slot].end:
+        return None
+    return slots[slot] if aligned(address, offset, access.size) else None
+
+
+def reached(
+    machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
+) -> tuple[Lanes | None, Regions, list[Array | None]]:
+    """Check, count, log and trace an access.
+
+    Return its lanes (None: all are in one region, by `linear`), the regions, and the exact mask of each.
+    """
+    region, chunk = linear(machine, access, address, offset), machine.chunk
+    lanes, where, mask = None, address, machine.mask
+    if region is not None:
+        regions: Regions = [(region, None)]
+    else:
+        lanes = Lanes(machine, address, offset)
+        regions = find(machine, access, lanes)
+        where, offset, mask = lanes.address, 0, lanes.exact(machine)
+    masks = [mask]
+    if len(regions) > 1:
+        masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
+    if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
+        return lanes, regions, masks
+    number, slots = access.numbers["global"], slots_of(regions)
+    if access.kind == "atomic":
+        machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
+    else:
+        machine.counters.global_(number, where, offset, access.size, mask, machine.warps, chunk, slots, address)
+    if machine.trace is not None:
+        machine.trace.record(machine, access, "global", flat(where, offset, chunk), mask)
+    for (region, _), exact in zip(regions, masks, strict=True):
+        if access.kind != "load" and not region.writable:
+            read_only(machine, access, region)
+        machine.global_races.log(access, region, where, offset, exact, data)
+    return lanes, regions, masks
+
+
 def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads from global memory, or None where no lane may read."""
-    chunk = machine.chunk
-    number = access.numbers["global"]
-    if type(address) is Affine and not chunk.ragged:
-        low = address.low + offset
-        slot = low >> SLOT_BITS
-        slots = machine.space.slots
-        if 0 < slot < len(slots):
-            region = slots[slot]
-            if address.high + offset + access.size <= region.end and aligned(address, offset, access.size):
-                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk, slot)
-                machine.global_races.log(access, region, address, offset, machine.mask, ())
-                if machine.trace is not None:
-                    machine.trace.record(machine, access, "global", flat(address, offset, chunk), machine.mask)
-                return [
-                    _shaped(region.strided(address, offset + place * access.width, access.dtype, chunk), address)
-                    for place in range(access.count)
-                ]
+    lanes, regions, _ = reached(machine, access, address, offset)
+    if lanes is not None:
+        return gathered(access, lanes, regions)
+    return [
+        _shaped(regions[0][0].strided(address, offset + place * access.width, access.dtype, machine.chunk), address)
+        for place in range(access.count)
+    ]
+
+
+def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
+    """Return the elements that each lane reads from constant memory, or None where no lane may read."""
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
-    if not regions:
-        return None
-    parameters = regions[0][0] is machine.parameters
-    if not parameters:
-        warps = machine.warps
-        machine.counters.global_(
-            number, lanes.address, 0, access.size, lanes.exact(machine), warps, chunk, slots_of(regions), address
-        )
-        if machine.trace is not None:
-            machine.trace.record(machine, access, "global", lanes.address, lanes.exact(machine))
-    if len(regions) == 1:
-        if not parameters:
-            machine.global_races.log(access, regions[0][0], lanes.address, 0, lanes.exact(machine), ())
-    else:
-        for region, mask in regions:
-            assert mask is not None
-            exact = mask if machine.mask is None else mask & machine.mask
-            machine.global_races.log(access, region, lanes.address, 0, exact, ())
+    if regions:
+        machine.counters.constant(
+            access.numbers["constant"], lanes.address, access.size, lanes.exact(machine), machine.warps, machine.chunk,
+            slots_of(regions),
+        )  # fmt: skip
     return gathered(access, lanes, regions)
 
 
-def gathered(access: MemoryOp, lanes: Lanes, regions: list[tuple[Region, Array | None]]) -> list[Array]:
+def gathered(access: MemoryOp, lanes: Lanes, regions: Regions) -> list[Array] | None:
     """Return the elements that each lane reads from the regions that `find` gave."""
     if len(regions) == 1:
         region = regions[0][0]
-        return _gather(region, access, lanes.fill(region.base) - region.base)
-    total: list[Array] = []
+        return _gather(region, access, lanes.fill(region.base))
+    total: list[Array] | None = None
     for region, mask in regions:
-        assert mask is not None
-        part = _gather(region, access, np.where(mask, lanes.address, region.base) - region.base)
-        total = part if not total else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
+        part = _gather(region, access, np.where(mask, lanes.address, region.base))
+        total = part if total is None else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
     return total
+
+
+def _gather(region: Region, access: MemoryOp, address: Array) -> list[Array]:
+    view, index = region.view(access.dtype), (address - region.base) >> (access.width.bit_length() - 1)
+    return [view.take(index + place if place else index) for place in range(access.count)]
 
 
 def _shaped(view: Array, address: Affine) -> Array:
@@ -145,58 +162,20 @@ def _shaped(view: Array, address: Affine) -> Array:
     return result.reshape(blocks, -1)
 
 
-def _gather(region: Region, access: MemoryOp, offsets: Array) -> list[Array]:
-    width = access.width
-    view = region.view(access.dtype)
-    if access.count == 1 or region.size % width == 0:
-        index = offsets >> (width.bit_length() - 1)
-        return [view.take(index + place if place else index) for place in range(access.count)]
-    index = offsets >> (width.bit_length() - 1)
-    return [view.take(index + place) for place in range(access.count)]
-
-
 def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to global memory."""
-    chunk = machine.chunk
-    number = access.numbers["global"]
-    dtype = access.dtype
-    if type(address) is Affine and not chunk.ragged:
-        low = address.low + offset
-        slot = low >> SLOT_BITS
-        slots = machine.space.slots
-        if 0 < slot < len(slots):
-            region = slots[slot]
-            if address.high + offset + access.size <= region.end and aligned(address, offset, access.size):
-                if not region.writable:
-                    read_only(machine, access, region)
-                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk, slot)
-                machine.global_races.log(access, region, address, offset, machine.mask, data)
-                if machine.trace is not None:
-                    machine.trace.record(machine, access, "global", flat(address, offset, chunk), machine.mask)
-                if machine.mask is None and address.coefficients is not None and any(address.coefficients[:3]):
-                    for place in range(access.count):
-                        view = region.strided(address, offset + place * access.width, dtype, chunk)
-                        _assign(view, as_array(data[place], dtype, chunk), chunk)
-                    return
-                _scatter(machine, region, access, flat(address, offset, chunk), machine.mask, data)
-                return
-    lanes = Lanes(machine, address, offset)
-    regions = find(machine, access, lanes)
-    if not regions:
+    chunk, width = machine.chunk, access.width
+    lanes, regions, masks = reached(machine, access, address, offset, data)
+    written = [as_array(value, access.dtype, chunk) for value in data]
+    if lanes is None and machine.mask is None and address.coefficients is not None and any(address.coefficients[:3]):
+        for place, value in enumerate(written):
+            _assign(regions[0][0].strided(address, offset + place * width, access.dtype, chunk), value, chunk)
         return
-    mask = lanes.exact(machine)
-    machine.counters.global_(
-        number, lanes.address, 0, access.size, mask, machine.warps, chunk, slots_of(regions), address
-    )
-    if machine.trace is not None:
-        machine.trace.record(machine, access, "global", lanes.address, mask)
-    for region, part in regions:
-        if not region.writable:
-            read_only(machine, access, region)
-        chosen = part if part is not None else lanes.mask
-        exact = machine.mask if chosen is None else chosen if machine.mask is None else chosen & machine.mask
-        machine.global_races.log(access, region, lanes.address, 0, exact, data)
-        _scatter(machine, region, access, lanes.address, exact, data)
+    where = flat(address, offset, chunk) if lanes is None else lanes.address
+    for (region, _), mask in zip(regions, masks, strict=False):
+        view, index = region.view(access.dtype), (where - region.base) >> (width.bit_length() - 1)
+        for place, value in enumerate(written):
+            put(view, index + place if place else index, value, mask)
 
 
 def _assign(view: Array, value: Array, chunk: Chunk) -> None:
@@ -211,15 +190,3 @@ def _assign(view: Array, value: Array, chunk: Chunk) -> None:
     else:
         value = value.reshape(())
     view[...] = value
-
-
-def _scatter(
-    machine: Machine, region: Region, access: MemoryOp, address: Array, mask: Array | None, data: list[Value]
-) -> None:
-    view = region.view(access.dtype)
-    shift = access.width.bit_length() - 1
-    chunk = machine.chunk
-    index = (address - region.base) >> shift
-    for place in range(access.count):
-        value = as_array(data[place], access.dtype, chunk)
-        put(view, index + place if place else index, value, mask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cudabench.simulator.isa import (  # noqa: F401 - imported for what they register
     async_copy,
     atomics,
@@ -37,13 +39,11 @@ _REFUSED = {
 }  # fmt: skip
 
 
-def _refusal(feature: str) -> None:
-    @instruction(*_REFUSED[feature])
-    def build(builder: Builder, ins: Instruction) -> Run:
-        raise Refuse(feature)
+def _refused(feature: str, builder: Builder, ins: Instruction) -> Run:
+    raise Refuse(feature)
 
 
-for _feature in _REFUSED:
-    _refusal(_feature)
+for _feature, _opcodes in _REFUSED.items():
+    instruction(*_opcodes)(partial(_refused, _feature))
 
 OPCODES = Registered()

@@ -7,71 +7,19 @@ subtraction and multiplication by a uniform value also keep affine operands affi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.elementwise import computes, elementwise, integer_type, limits, python_int
+from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
-
-# The types of the operands; floating-point instructions of the same names are in `floating`.
-INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
-_U32 = UNSIGNED[32]
-
-
-def python_int(value: int, type_: str) -> int:
-    """Return an integer wrapped to what a PTX type holds."""
-    bits = BITS[type_]
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if type_[0] == "s" and value >> (bits - 1) else value
-
-
-def elementwise(
-    builder: Builder,
-    ins: Instruction,
-    types: tuple[str, ...],
-    result: str,
-    arrays: Callable[..., Array],
-    scalars: Callable[..., int] | None = None,
-) -> Run:
-    """Return the run of an integer instruction: `arrays` on NumPy arrays, `scalars` on uniform operands."""
-    target = builder.target(ins.operands[0])
-    sources = tuple(builder.source(operand, type_) for operand, type_ in zip(ins.operands[1:], types, strict=True))
-    dtypes = tuple(DTYPES[type_] for type_ in types)
-    width = builder.width(target)
-    out = DTYPES[result]
-    wide = UNSIGNED[width] if width > BITS[result] and width <= 64 else None
-    if wide is not None and result[0] == "s":
-        wide = SIGNED[width]
-
-    def run(machine: Machine) -> None:
-        registers = machine.registers
-        if scalars is not None:
-            numbers = []
-            for source, type_ in zip(sources, types, strict=True):
-                value = registers[source]
-                if type(value) is not Affine or value.coefficients is not None:
-                    break
-                numbers.append(python_int(value.base, type_))
-            else:
-                machine.put(target, Affine(python_int(scalars(*numbers), result)))
-                return
-        found = arrays(*[as_array(registers[s], d, machine.chunk) for s, d in zip(sources, dtypes, strict=True)])
-        if found.dtype != out:
-            found = found.astype(out)
-        if wide is not None:
-            found = found.astype(wide)
-        machine.put(target, canonical(found))
-
-    return run
+_PACKED = ("u16x2", "s16x2")
 
 
 def add_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
@@ -101,17 +49,11 @@ def multiply_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
     """Return x * y modulo 2^bits."""
     if type(x) is Affine and type(y) is Affine:
         if y.coefficients is None:
-            return values.scale(x, _small(y.base, bits), bits, machine.chunk)
+            return values.scale(x, python_int(y.base, f"s{bits}"), bits, machine.chunk)
         if x.coefficients is None:
-            return values.scale(y, _small(x.base, bits), bits, machine.chunk)
+            return values.scale(y, python_int(x.base, f"s{bits}"), bits, machine.chunk)
     dtype = UNSIGNED[bits]
     return canonical(as_array(x, dtype, machine.chunk) * as_array(y, dtype, machine.chunk))
-
-
-def _small(value: int, bits: int) -> int:
-    """Return the residue of smallest size: -1 rather than 2^32 - 1 keeps products affine."""
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def widened(value: Value, type_: str, machine: Machine) -> Value:
@@ -124,43 +66,25 @@ def widened(value: Value, type_: str, machine: Machine) -> Value:
     return as_array(value, DTYPES[type_], machine.chunk).astype((SIGNED if type_[0] == "s" else UNSIGNED)[2 * bits])
 
 
-@instruction("add")
-def build_add(builder: Builder, ins: Instruction) -> Run:
-    """Build add of integers, also add.cc."""
+_SUMS: dict[str, tuple[Callable[[Value, Value, int, Machine], Value], Callable[..., Array]]] = {
+    "add": (add_values, np.add),
+    "sub": (subtract_values, np.subtract),
+}
+
+
+@instruction(*_SUMS)
+def _add(builder: Builder, ins: Instruction) -> Run:
+    combine, arrays = _SUMS[ins.opcode]
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
-    type_ = ins.modifiers[-1]
-    if type_ in ("u16x2", "s16x2"):
-        return packed(builder, ins, type_, np.add)
+    if ins.modifiers[-1] in _PACKED:
+        return packed(builder, ins, ins.modifiers[-1], arrays)
     if "sat" in ins.modifiers:
+        bounds = limits("s32")
         return elementwise(
-            builder, ins, ("s32", "s32"), "s32",
-            lambda x, y: np.clip(x.astype(np.int64) + y, -(2**31), 2**31 - 1),
-            lambda x, y: max(-(2**31), min(2**31 - 1, x + y)),
-        )  # fmt: skip
-    return _binary(builder, ins, type_, add_values)
-
-
-@instruction("sub")
-def build_sub(builder: Builder, ins: Instruction) -> Run:
-    """Build sub of integers, also sub.cc."""
-    if "cc" in ins.modifiers:
-        return with_carry(builder, ins)
-    type_ = ins.modifiers[-1]
-    if type_ in ("u16x2", "s16x2"):
-        return packed(builder, ins, type_, np.subtract)
-    if "sat" in ins.modifiers:
-        return elementwise(
-            builder, ins, ("s32", "s32"), "s32",
-            lambda x, y: np.clip(x.astype(np.int64) - y, -(2**31), 2**31 - 1),
-            lambda x, y: max(-(2**31), min(2**31 - 1, x - y)),
-        )  # fmt: skip
-    return _binary(builder, ins, type_, subtract_values)
-
-
-def _binary(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Value, Value, int, Any], Value]) -> Run:
-    if type_ not in INTEGERS:
-        raise refuse(ins)
+            builder, ins, ("s32", "s32"), "s32", lambda x, y: np.clip(arrays(x.astype(np.int64), y), *bounds)
+        )
+    type_ = integer_type(ins)
     target = builder.target(ins.operands[0])
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:])
     bits = BITS[type_]
@@ -172,11 +96,15 @@ def _binary(builder: Builder, ins: Instruction, type_: str, combine: Callable[[V
     return run
 
 
-def carry_register(builder: Builder) -> int:
-    """Return the register of the condition code, which the .cc instructions share."""
-    if "CC.CF" not in builder.frame.registers:
-        builder.frame.registers["CC.CF"] = builder.new(1, False)
-    return builder.frame.registers["CC.CF"]
+@instruction("neg")
+def _neg(builder: Builder, ins: Instruction) -> Run:
+    type_ = integer_type(ins)
+    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
+
+    def run(machine: Machine) -> None:
+        machine.put(target, subtract_values(Affine(0), machine.registers[source], BITS[type_], machine))
+
+    return run
 
 
 @instruction("addc", "subc", "madc")
@@ -187,14 +115,14 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     seen only where a kernel mixes the two (sub.cc, then addc), as the compiler does in 128-bit division.
     """
     type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-    dtype = UNSIGNED[bits]
-    name = ins.opcode
+    dtype = UNSIGNED[BITS[type_]]
     target = builder.target(ins.operands[0])
     sources = [builder.source(operand, type_) for operand in ins.operands[1:]]
-    carry = carry_register(builder)
-    takes, gives = name in ("addc", "subc", "madc"), "cc" in ins.modifiers
-    high = "hi" in ins.modifiers
+    if "CC.CF" not in builder.frame.registers:
+        builder.frame.registers["CC.CF"] = builder.new(1, False)
+    carry = builder.frame.registers["CC.CF"]
+    takes, gives = ins.opcode.endswith("c"), "cc" in ins.modifiers
+    high, subtracts = "hi" in ins.modifiers, ins.opcode.startswith("sub")
     if takes:
         builder.uses.append(carry)
     if gives:
@@ -202,10 +130,10 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         x, y, *rest = (machine.array(source, dtype) for source in sources)
-        into = as_array(machine.registers[carry], dtype, machine.chunk) if takes else None
+        into = machine.array(carry, dtype) if takes else None
         if rest:
             x, y = (multiply_high(x, y, type_) if high else x * y), rest[0]
-        if name in ("sub", "subc"):
+        if subtracts:
             y = ~y
             into = dtype.type(1) if into is None else into
         result = x + y
@@ -239,14 +167,6 @@ def multiply_high(x: Array, y: Array, type_: str) -> Array:
     return result
 
 
-def _multiply_form(ins: Instruction) -> tuple[str, str, int]:
-    form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
-    type_ = ins.modifiers[-1]
-    if type_ not in INTEGERS:
-        raise refuse(ins)
-    return form, type_, BITS[type_]
-
-
 def product(x: Value, y: Value, form: str, type_: str, machine: Machine) -> Value:
     """Return mul.lo, mul.hi or mul.wide of two register values."""
     bits = BITS[type_]
@@ -261,63 +181,44 @@ def product(x: Value, y: Value, form: str, type_: str, machine: Machine) -> Valu
     return canonical(multiply_high(as_array(x, dtype, chunk), as_array(y, dtype, chunk), type_))
 
 
-@instruction("mul")
-def build_mul(builder: Builder, ins: Instruction) -> Run:
-    """Build mul.lo, mul.hi, mul.wide and mul24."""
-    form, type_, _ = _multiply_form(ins)
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:])
-
-    def run(machine: Machine) -> None:
-        registers = machine.registers
-        machine.put(target, product(registers[first], registers[second], form, type_, machine))
-
-    return run
-
-
-@instruction("mad")
-def build_mad(builder: Builder, ins: Instruction) -> Run:
-    """Build mad.lo, mad.hi, mad.wide."""
-    form, type_, bits = _multiply_form(ins)
+@instruction("mul", "mad")
+def _mul(builder: Builder, ins: Instruction) -> Run:
+    type_ = integer_type(ins)
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
     if "sat" in ins.modifiers:
+        bounds = limits("s32")
         return elementwise(
             builder, ins, ("s32", "s32", "s32"), "s32",
-            lambda x, y, z: np.clip(((x.astype(np.int64) * y) >> 32) + z, -(2**31), 2**31 - 1),
+            lambda x, y, z: np.clip(((x.astype(np.int64) * y) >> 32) + z, *bounds),
         )  # fmt: skip
-    out = 2 * bits if form == "wide" else bits
+    form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
+    out = (2 if form == "wide" else 1) * BITS[type_]
     target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
-    third = builder.source(ins.operands[3], f"{type_[0]}{out}")
+    types = (type_, type_, f"{type_[0]}{out}")
+    first, second, *added = (builder.source(*each) for each in zip(ins.operands[1:], types, strict=False))
 
     def run(machine: Machine) -> None:
         registers = machine.registers
         value = product(registers[first], registers[second], form, type_, machine)
-        machine.put(target, add_values(value, registers[third], out, machine))
+        if added:
+            value = add_values(value, registers[added[0]], out, machine)
+        machine.put(target, value)
 
     return run
 
 
-def _bits24(x: Array, type_: str) -> Array:
-    if type_ == "s32":
+def _bits24(x: Array) -> Array:
+    if x.dtype.kind == "i":
         return ((x << np.int32(8)) >> np.int32(8)).astype(np.int64)
     return (x & np.uint32(0xFFFFFF)).astype(np.uint64)
 
 
-@instruction("mul24", "mad24")
-def build_mul24(builder: Builder, ins: Instruction) -> Run:
-    """Build mul24 and mad24: products of the low 24 bits."""
-    type_ = ins.modifiers[-1]
-    shift = 16 if "hi" in ins.modifiers else 0
-    count = 2 if ins.opcode == "mul24" else 3
-
-    def arrays(x: Array, y: Array, z: Array | None = None) -> Array:
-        found = (_bits24(x, type_) * _bits24(y, type_)) >> (np.int64 if type_ == "s32" else np.uint64)(shift)
-        found = found.astype(DTYPES[type_])
-        return found if z is None else found + z
-
-    return elementwise(builder, ins, (type_,) * count, type_, arrays)
+@computes("mul24", "t t t", words=True)
+@computes("mad24", "t t t t", words=True)
+def _multiply24(words: tuple[str, ...], x: Array, y: Array, z: Array = 0) -> Array:
+    found = _bits24(x) * _bits24(y)
+    return (found >> found.dtype.type(16 if "hi" in words else 0)).astype(x.dtype) + z
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -343,66 +244,21 @@ def _int_divide(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-@instruction("div")
-def build_div(builder: Builder, ins: Instruction) -> Run:
-    """Build integer div."""
-    type_ = ins.modifiers[-1]
-    if type_ not in INTEGERS:
-        raise refuse(ins)
-    return elementwise(builder, ins, (type_, type_), type_, divide, _int_divide)
-
-
-@instruction("rem")
-def build_rem(builder: Builder, ins: Instruction) -> Run:
-    """Build rem."""
-    type_ = ins.modifiers[-1]
-    return elementwise(
-        builder, ins, (type_, type_), type_, remainder, lambda x, y: x - _int_divide(x, y) * y if y else x
-    )
+computes("div", "t t t", _int_divide)(divide)
+computes("rem", "t t t", lambda x, y: x - _int_divide(x, y) * y if y else x)(remainder)
+computes("abs", "t t", abs)(np.abs)
 
 
 @instruction("min", "max")
-def build_min(builder: Builder, ins: Instruction) -> Run:
-    """Build integer min and max, also of packed halves and with .relu, which stands before the type or after it."""
-    type_ = next(word for word in reversed(ins.modifiers) if word != "relu")
-    name = ins.opcode
-    arrays = np.minimum if name == "min" else np.maximum
-    if type_ in ("u16x2", "s16x2"):
-        return packed(builder, ins, type_, arrays)
-    if type_ not in INTEGERS:
-        raise refuse(ins)
-    scalars: Callable[..., int] = min if name == "min" else max
+def _extreme(builder: Builder, ins: Instruction) -> Run:
+    arrays, scalars = (np.minimum, min) if ins.opcode == "min" else (np.maximum, max)
+    words = tuple(word for word in ins.modifiers if word != "relu")  # which stands before the type or after it
+    if words[-1] in _PACKED:
+        return packed(builder, ins, words[-1], arrays)
+    type_ = integer_type(ins._replace(modifiers=words))
     if "relu" in ins.modifiers:
-        return elementwise(
-            builder, ins, (type_, type_), type_,
-            lambda x, y: np.maximum(arrays(x, y), 0), lambda x, y: max(0, scalars(x, y)),
-        )  # fmt: skip
+        return elementwise(builder, ins, (type_, type_), type_, lambda x, y: np.maximum(arrays(x, y), 0))
     return elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
-
-
-@instruction("abs")
-def build_abs(builder: Builder, ins: Instruction) -> Run:
-    """Build integer abs."""
-    type_ = ins.modifiers[-1]
-    if type_ not in INTEGERS:
-        raise refuse(ins)
-    return elementwise(builder, ins, (type_,), type_, np.abs, abs)
-
-
-@instruction("neg")
-def build_neg(builder: Builder, ins: Instruction) -> Run:
-    """Build integer neg."""
-    type_ = ins.modifiers[-1]
-    if type_ not in INTEGERS:
-        raise refuse(ins)
-    target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], type_)
-    bits = BITS[type_]
-
-    def run(machine: Machine) -> None:
-        machine.put(target, subtract_values(Affine(0), machine.registers[source], bits, machine))
-
-    return run
 
 
 def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Array, Array], Array]) -> Run:
@@ -423,34 +279,25 @@ def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Ar
     return elementwise(builder, ins, ("b32", "b32"), "b32", arrays)
 
 
-@instruction("sad")
-def build_sad(builder: Builder, ins: Instruction) -> Run:
-    """Build sad: z + |x - y|."""
-    type_ = ins.modifiers[-1]
-
-    def arrays(x: Array, y: Array, z: Array) -> Array:
-        unsigned = UNSIGNED[x.dtype.itemsize * 8]
-        distance = np.where(x > y, x.view(unsigned) - y.view(unsigned), y.view(unsigned) - x.view(unsigned))
-        return (distance + z.view(unsigned)).view(z.dtype)
-
-    return elementwise(builder, ins, (type_,) * 3, type_, arrays, lambda x, y, z: abs(x - y) + z)
+@computes("sad", "t t t t", lambda x, y, z: abs(x - y) + z)
+def _distance(x: Array, y: Array, z: Array) -> Array:
+    unsigned = UNSIGNED[x.dtype.itemsize * 8]
+    distance = np.where(x > y, x.view(unsigned) - y.view(unsigned), y.view(unsigned) - x.view(unsigned))
+    return (distance + z.view(unsigned)).view(z.dtype)
 
 
-@instruction("dp4a", "dp2a")
-def build_dp(builder: Builder, ins: Instruction) -> Run:
-    """Build dp4a (four bytes) and dp2a (two 16-bit by two bytes), added to the accumulator."""
-    first, second = [word for word in ins.modifiers if word in ("u32", "s32")][-2:]
-    upper = 2 if "hi" in ins.modifiers else 0
-    wide = ins.opcode == "dp2a"
+def _piece(x: Array, index: int, bits: int, type_: str) -> Array:
+    part = (x >> np.uint32(index * bits)).astype(UNSIGNED[bits])
+    return part.view(DTYPES[f"{type_[0]}{bits}"]).astype(np.int64)
 
-    def piece(x: Array, index: int, bits: int, type_: str) -> Array:
-        part = (x >> np.uint32(index * bits)).astype(UNSIGNED[bits])
-        return part.view(SIGNED[bits] if type_ == "s32" else UNSIGNED[bits]).astype(np.int64)
 
-    def arrays(x: Array, y: Array, z: Array) -> Array:
-        total = z.astype(np.int64)
-        for index in range(2 if wide else 4):
-            total = total + piece(x, index, 16 if wide else 8, first) * piece(y, index + upper, 8, second)
-        return total.astype(np.uint32)
-
-    return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)
+@computes("dp4a", "b32 b32 b32 b32", words=True)
+@computes("dp2a", "b32 b32 b32 b32", words=True)
+def _dot(words: tuple[str, ...], x: Array, y: Array, z: Array) -> Array:
+    """Return z + the dot product of four bytes, or of two halves and the lower or upper two bytes."""
+    first, second = words[-2:]
+    halves, upper = words[0] in ("lo", "hi"), 2 if "hi" in words else 0
+    total = z.astype(np.int64)
+    for index in range(2 if halves else 4):
+        total = total + _piece(x, index, 16 if halves else 8, first) * _piece(y, index + upper, 8, second)
+    return total.astype(np.uint32)

@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, space_of
-from cudabench.simulator.isa.constant_memory import load_constant
-from cudabench.simulator.isa.global_memory import load_global, store_global
+from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
 from cudabench.simulator.isa.local_memory import load_local, store_local
 from cudabench.simulator.isa.mbarrier import arrive_bytes
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.shared_memory import load_shared, store_shared
-from cudabench.simulator.memory import (
-    LOCAL_WINDOW,
-    PARAMETER_WINDOW,
-    SHARED_WINDOW,
-    WINDOW,
-    flat,
-)
+from cudabench.simulator.machine import Machine
+from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import composed
 from cudabench.simulator.program.code import Refuse, Run
-from cudabench.simulator.program.ptx import BITS, Address, Instruction, Vector
+from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+_WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW))
+_LOAD = {
+    "global": load_global, "shared": load_shared, "local": load_local, "const": load_constant, "param": load_global,
+}  # fmt: skip
+_STORE = {"global": store_global, "shared": store_shared, "local": store_local}
+_ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
+_HINTS = _ORDERS.union(
+    SPACES, ("weak", "cta", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "unified", "v2", "v4", "v8")
+)
 
 
-_STORAGE = {8: UNSIGNED[8], 16: UNSIGNED[16], 32: UNSIGNED[32], 64: UNSIGNED[64]}
-
-
-def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int, Array | None]]:
+def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int, Array]]:
     """Return (space, window start, lanes) of a generic access; lanes None means all active ones."""
     if type(address) is Affine:
         low, high = address.low + offset, address.high + offset
     else:
-        lanes = Lanes(machine, address, offset)
-        low, high, _ = lanes.extremes()
-    for name, start in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+        low, high, _ = Lanes(machine, address, offset).extremes()
+    for name, start in _WINDOWS:
         if low >= start - WINDOW // 2 and high < start + WINDOW:
             return [(name, start, None)]
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         return [("global", 0, None)]
     where = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape)
-    active = machine.lanes()
-    parts: list[tuple[str, int, Array | None]] = []
-    rest = active
-    for name, start in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
-        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & active
+    rest = machine.lanes()
+    parts: list[tuple[str, int, Array]] = []
+    for name, start in _WINDOWS:
+        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & rest
         if inside.any():
             parts.append((name, start, inside))
             rest = rest & ~inside
@@ -59,32 +56,27 @@ def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int
     return parts
 
 
-_LOAD = {
-    "global": load_global,
-    "shared": load_shared,
-    "local": load_local,
-    "const": load_constant,
-    "param": load_global,
-}
-_STORE = {"global": store_global, "shared": store_shared, "local": store_local}
+def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
+    """Yield (space, offset from the address into it, lanes) of an access, and let only those lanes act; lanes None
+    means all active ones."""
+    if space != "generic":
+        yield space, offset, None
+        return
+    mask, warps = machine.mask, machine._warps
+    for name, start, lanes in spaces(machine, address, offset):
+        if lanes is not None:
+            machine.mask, machine._warps = lanes, -1
+        yield name, offset - start, lanes
+    machine.mask, machine._warps = mask, warps
 
 
 def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads."""
-    if space != "generic":
-        return _LOAD[space](machine, access, address, offset)
-    parts = spaces(machine, address, offset)
-    if len(parts) == 1:
-        name, start, _ = parts[0]
-        return _LOAD[name](machine, access, address, offset - start)
     total: list[Array] | None = None
-    mask, warps = machine.mask, machine._warps
-    for name, start, lanes in parts:
-        machine.mask, machine._warps = lanes, -1
-        part = _LOAD[name](machine, access, address, offset - start)
+    for name, place, lanes in by_space(machine, space, address, offset):
+        part = _LOAD[name](machine, access, address, place)
         if part is not None:
-            total = part if total is None else [np.where(lanes, n, o) for n, o in zip(part, total, strict=True)]  # type: ignore[arg-type]
-    machine.mask, machine._warps = mask, warps
+            total = part if total is None else [np.where(lanes, n, o) for n, o in zip(part, total, strict=True)]
     return total
 
 
@@ -93,51 +85,17 @@ def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset
     if space != "generic":
         _STORE[space](machine, access, address, offset, data)
         return
-    parts = spaces(machine, address, offset)
-    mask, warps = machine.mask, machine._warps
-    for name, start, lanes in parts:
-        if lanes is not None:
-            machine.mask, machine._warps = lanes, -1
-        _STORE[name](machine, access, address, offset - start, data)
-    machine.mask, machine._warps = mask, warps
+    for name, place, _ in by_space(machine, space, address, offset):
+        _STORE[name](machine, access, address, place, data)
 
 
 def element(ins: Instruction) -> tuple[str, int]:
     """Return (element type, number of elements) of a load or store."""
     count = next((int(word[1:]) for word in ins.modifiers if word in ("v2", "v4", "v8")), 1)
     type_ = ins.modifiers[-1]
-    if type_ == "b128":
-        return "b64", 2 * count
     if type_ not in DTYPES:
-        raise Refuse(f"instruction {ins.text}")
+        raise refuse(ins)
     return type_, count
-
-
-_ORDERS = frozenset(["relaxed", "acquire", "release", "volatile", "mmio"])
-_HINTS = (
-    frozenset(
-        [
-            "weak",
-            "cta",
-            "gpu",
-            "sys",
-            "ca",
-            "cg",
-            "cs",
-            "lu",
-            "cv",
-            "nc",
-            "wb",
-            "wt",
-            "unified",
-            "v2",
-            "v4",
-            "v8",
-        ]
-    )
-    | frozenset(SPACES)
-    | _ORDERS
-)
 
 
 def known(builder: Builder, ins: Instruction) -> bool:
@@ -145,31 +103,28 @@ def known(builder: Builder, ins: Instruction) -> bool:
     ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
     ordered = ordered and "cta" not in ins.modifiers
     builder.orders |= ordered
-    for word in ins.modifiers[:-1]:
-        if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:", "cluster")):
-            continue
-        raise Refuse(f"instruction {ins.text}")
+    prefixes = ("L1:", "L2:", "level:", "param:", "shared:", "cluster")
+    if not all(word in _HINTS or word.startswith(prefixes) for word in ins.modifiers[:-1]):
+        raise refuse(ins)
     return ordered
 
 
+def unsigned(type_: str) -> str:
+    """Return the type under which an element moves: a 16-bit float as its bits."""
+    return "b16" if type_ == "f16" else type_
+
+
 @instruction("ld", "ldu")
-def build_ld(builder: Builder, ins: Instruction) -> Run:
-    """Build ld."""
+def _ld(builder: Builder, ins: Instruction) -> Run:
     ordered = known(builder, ins)
     type_, count = element(ins)
-    space = space_of(ins)
-    into = ins.operands[0]
-    items = into.items if isinstance(into, Vector) else (into,)
-    if type_ == "b64" and ins.modifiers[-1] == "b128":
-        raise Refuse(f"instruction {ins.text}")
-    dtype = DTYPES[type_]
-    if dtype.kind == "f":
-        dtype = _STORAGE[dtype.itemsize * 8] if dtype.itemsize == 2 else dtype
+    space, into = space_of(ins), items(ins.operands[0])
+    dtype = DTYPES[unsigned(type_)]
     if space == "param":
-        found = _load_param(builder, ins, items, type_)
+        found = _load_param(builder, ins, into, type_)
         if found is not None:
             return found
-    targets = [builder.target(item) for item in items]
+    targets = [builder.target(item) for item in into]
     address, offset = builder.address(ins.operands[1])
     # A pointer out of memory may point anywhere; a loaded index points nowhere.
     builder.pointer = 1 if dtype.itemsize == 8 else 0
@@ -186,11 +141,7 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
     if "nc" in ins.modifiers or ins.opcode == "ldu":
         access.cached = "load"
         builder.cached.append((access, address))
-    wide = []
-    for target in targets:
-        width = builder.width(target)
-        wide.append((SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None)
-
+    wide = [_extended(type_, builder.width(target)) for target in targets]
     if space != "generic" and len(targets) == 1 and wide[0] is None:
         read, (target,) = _LOAD[space], targets
 
@@ -202,16 +153,17 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         found = load(machine, access, space, machine.registers[address], offset)
-        for place, target in enumerate(targets):
-            if found is None:
-                machine.put(target, Affine(0))
-                continue
-            value = found[place]
-            if wide[place] is not None:
-                value = value.astype(wide[place])
-            machine.put(target, canonical(value))
+        for target, width, value in zip(targets, wide, found or [None] * len(targets), strict=True):
+            if value is not None and width is not None:
+                value = value.astype(width)
+            machine.put(target, Affine(0) if value is None else canonical(value))
 
     return run
+
+
+def _extended(type_: str, width: int) -> np.dtype[Any] | None:
+    """Return what a loaded element is extended to for a register of so many bits; None where it fills it."""
+    return (SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None
 
 
 def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: str) -> Run:
@@ -219,7 +171,7 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
     dtype = DTYPES[type_]
     width = dtype.itemsize
     builder.pointer = 1 << (1 + start) if width == 8 and len(targets) == 1 else (1 if width == 8 else 0)
-    extended = [(SIGNED if type_[0] == "s" else UNSIGNED)[max(builder.width(target), 8 * width)] for target in targets]
+    extended = [_extended(type_, builder.width(target)) for target in targets]
 
     def run(machine: Machine) -> None:
         for place, target in enumerate(targets):
@@ -227,16 +179,16 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
             value = machine.parameter_values.get(key)
             if value is None:
                 raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
-                array = raw.view(dtype).reshape(1, 1)
-                if dtype.kind != "f" and extended[place].itemsize > width:
-                    array = array.astype(extended[place])
+                array, wide = raw.view(dtype).reshape(1, 1), extended[place]
+                if wide is not None and dtype.kind != "f":
+                    array = array.astype(wide)
                 value = machine.parameter_values[key] = canonical(array)
             machine.put(target, value)
 
     return run
 
 
-def _load_param(builder: Builder, ins: Instruction, items: tuple[Any, ...], type_: str) -> Run | None:
+def _load_param(builder: Builder, ins: Instruction, into: tuple[Operand, ...], type_: str) -> Run | None:
     """Build ld.param of a call's parameter, which is a register here; None for the kernel's own parameters."""
     place = ins.operands[1]
     if not isinstance(place, Address) or place.base is None:
@@ -247,101 +199,82 @@ def _load_param(builder: Builder, ins: Instruction, items: tuple[Any, ...], type
     bits = BITS[type_]
     slots = builder.slots.get(variable, {})
     plans = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(into):
         start = place.offset + index * bits // 8
         exact = slots.get((start, bits))
         if exact is None and not any(s < start + bits // 8 and s + w // 8 > start for s, w in slots):
             exact = builder.slot(variable, start, bits)
-        pieces = []
-        if exact is not None:
-            builder.uses.append(exact)
-        else:
-            for (offset, width), slot in slots.items():
-                if offset < start + bits // 8 and offset + width // 8 > start:
-                    pieces.append((slot, width, (offset - start) * 8))
-                    builder.uses.append(slot)
+        pieces = [
+            (slot, width, (offset - start) * 8)
+            for (offset, width), slot in slots.items()
+            if exact is None and offset < start + bits // 8 and offset + width // 8 > start
+        ]
+        builder.uses.extend([slot for slot, _, _ in pieces] if exact is None else [exact])
         target = builder.target(item)
-        plans.append((target, builder.width(target), exact, tuple(pieces)))
-    source, extend = DTYPES[type_], type_[0] == "s"
+        plans.append((target, _extended(type_, builder.width(target)), exact, pieces))
 
     def run(machine: Machine) -> None:
-        for target, width, exact, pieces in plans:
+        for target, wide, exact, pieces in plans:
             value = machine.registers[exact] if exact is not None else composed(machine, bits, pieces)
-            if width > bits and type(value) is not Affine:
-                value = as_array(value, source, machine.chunk).astype((SIGNED if extend else UNSIGNED)[width])
+            if wide is not None and type(value) is not Affine:
+                value = as_array(value, DTYPES[type_], machine.chunk).astype(wide)
             machine.put(target, value)
 
     return run
 
 
-def build_store_async(builder: Builder, ins: Instruction) -> Run:
+def _store_async(builder: Builder, ins: Instruction) -> Run:
     """Build st.async: a store to a block of the cluster, whose barrier learns of its bytes."""
     words = tuple(word for word in ins.modifiers if word != "async" and not word.startswith("mbarrier"))
     type_, count = element(ins)
-    out_of = ins.operands[1]
-    sources = [builder.source(item, type_) for item in (out_of.items if isinstance(out_of, Vector) else (out_of,))]
+    sources = [builder.source(item, type_) for item in items(ins.operands[1])]
     into, into_offset = builder.address(ins.operands[0])
-    dtype = DTYPES[type_]
-    access = MemoryOp(builder, "store", dtype, count, space_of(ins._replace(modifiers=words)))
+    access = MemoryOp(builder, "store", DTYPES[type_], count, space_of(ins._replace(modifiers=words)))
     address, offset = builder.address(ins.operands[2])
 
     def run(machine: Machine) -> None:
-        store(machine, access, "shared", machine.registers[into], into_offset, [machine.registers[s] for s in sources])
+        store_shared(machine, access, machine.registers[into], into_offset, [machine.registers[s] for s in sources])
         arrive_bytes(machine, address, offset, access.size)
 
     return run
 
 
+def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[int]) -> Run:
+    """Build st.param of a call's parameter, which is a register here."""
+    place = ins.operands[0]
+    variable = builder.param_name(place.base) if isinstance(place, Address) and place.base else None
+    if variable is None or not isinstance(place, Address):
+        raise Refuse(f"instruction {ins.text} with this address")
+    bits = BITS[type_]
+    slots = [builder.slot(variable, place.offset + index * bits // 8, bits) for index in range(len(sources))]
+    builder.defs.extend(slots)
+    narrowing = [builder.width(source) > bits for source in sources]
+
+    def run(machine: Machine) -> None:
+        for slot, source, less in zip(slots, sources, narrowing, strict=True):
+            value = machine.registers[source]
+            machine.put(slot, canonical(as_array(value, UNSIGNED[bits], machine.chunk)) if less else value)
+
+    return run
+
+
 @instruction("st")
-def build_st(builder: Builder, ins: Instruction) -> Run:
-    """Build st."""
+def _st(builder: Builder, ins: Instruction) -> Run:
     if "async" in ins.modifiers:
-        return build_store_async(builder, ins)
-    if "bulk" in ins.modifiers:
-        raise refuse(ins)
+        return _store_async(builder, ins)
     ordered = known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)
-    out_of = ins.operands[1]
-    items = out_of.items if isinstance(out_of, Vector) else (out_of,)
-    if type_ == "b64" and ins.modifiers[-1] == "b128":
-        raise Refuse(f"instruction {ins.text}")
-    sources = [builder.source(item, type_) for item in items]
-    place = ins.operands[0]
-    if space == "param":
-        variable = builder.param_name(place.base) if isinstance(place, Address) and place.base else None
-        if variable is None or not isinstance(place, Address):
-            raise Refuse(f"instruction {ins.text} with this address")
-        bits = BITS[type_]
-        slots = [builder.slot(variable, place.offset + index * bits // 8, bits) for index in range(len(items))]
-        builder.defs.extend(slots)
-        narrowing = [builder.width(source) > bits for source in sources]
-
-        def assign(machine: Machine) -> None:
-            for slot, source, less in zip(slots, sources, narrowing, strict=True):
-                value = machine.registers[source]
-                if less:
-                    value = canonical(as_array(value, UNSIGNED[bits], machine.chunk))
-                machine.put(slot, value)
-
-        return assign
     if space == "const":
-        raise Refuse(f"instruction {ins.text}")
-    address, offset = builder.address(place)
-    dtype = DTYPES[type_]
-    if dtype.kind == "f" and dtype.itemsize == 2:
-        dtype = UNSIGNED[16]
-    access = MemoryOp(builder, "store", dtype, count, space)
+        raise refuse(ins)
+    sources = [builder.source(item, type_) for item in items(ins.operands[1])]
+    if space == "param":
+        return _store_param(builder, ins, type_, sources)
+    address, offset = builder.address(ins.operands[0])
+    access = MemoryOp(builder, "store", DTYPES[unsigned(type_)], count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
     builder.signs = ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
-    if space != "generic" and len(sources) == 1 and not releases:
-        write, (source,) = _STORE[space], sources
-
-        def run_one(machine: Machine) -> None:
-            write(machine, access, machine.registers[address], offset, [machine.registers[source]])
-
-        return run_one
 
     def run(machine: Machine) -> None:
         if releases and (wide or machine.releases is not None):

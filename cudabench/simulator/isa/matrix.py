@@ -6,29 +6,24 @@ same sides, float16 twice where the fragment has more room.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from cudabench.simulator.isa.access import MemoryOp, space_of
 from cudabench.simulator.isa.load_store import load, store
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.tensor import ELEMENT_BITS, Shape, meeting, multiply, places, together, types_of
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import flat
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind, Op, Refuse
-from cudabench.simulator.program.ptx import Address, Instruction, Operand, Vector
-from cudabench.simulator.values import UNSIGNED, Affine, Array, as_array
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
+from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
+from cudabench.simulator.program.ptx import Instruction
+from cudabench.simulator.values import UNSIGNED, Affine, Array
 
 _U32 = UNSIGNED[32]
 WMMA_SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k32", "m8n8k128", "m8n8k4")
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _count(ins: Instruction) -> int:
@@ -38,30 +33,30 @@ def _count(ins: Instruction) -> int:
     return next(int(word[1:]) for word in ins.modifiers if word in ("x1", "x2", "x4"))
 
 
-def _rows(machine: Machine, count: int) -> tuple[Array | None, int]:
-    """Let only the lanes act that give the address of a row; return the mask and warps to set back."""
+@contextmanager
+def _rows(machine: Machine, count: int) -> Iterator[None]:
+    """Let only the lanes act that give the address of a row."""
     mask, warps = machine.mask, machine._warps
     if count < 4:
         first = (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1)
-        machine.mask = first if mask is None else mask & first
-        machine._warps = -1
-    return mask, warps
+        machine.mask, machine._warps = first if mask is None else mask & first, -1
+    yield
+    machine.mask, machine._warps = mask, warps
 
 
 @instruction("ldmatrix")
-def build_ldmatrix(builder: Builder, ins: Instruction) -> Op:
-    """Build ldmatrix: lanes 8i to 8i + 7 give the rows of matrix i; each lane gets two neighbours of a row."""
+def _ldmatrix(builder: Builder, ins: Instruction) -> Op:
+    """Build a load in which lanes 8i to 8i + 7 give the rows of matrix i; each lane gets two neighbours of a row."""
     count, transposed = _count(ins), "trans" in ins.modifiers
-    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    targets = [builder.target(item) for item in items(ins.operands[0])]
     address, offset = builder.address(ins.operands[1])
     builder.pointer = 0
     space = space_of(ins)
     access = MemoryOp(builder, "load", _U32, 4, space)
 
     def run(machine: Machine) -> None:
-        mask, warps = _rows(machine, count)
-        found = load(machine, access, space, machine.registers[address], offset)
-        machine.mask, machine._warps = mask, warps
+        with _rows(machine, count):
+            found = load(machine, access, space, machine.registers[address], offset)
         if found is None:
             for target in targets:
                 machine.put(target, Affine(0))
@@ -95,10 +90,9 @@ def _matrix_rows(lanes: Array, transposed: bool) -> Array:
 
 
 @instruction("stmatrix")
-def build_stmatrix(builder: Builder, ins: Instruction) -> Op:
-    """Build stmatrix: what ldmatrix loads, stored."""
+def _stmatrix(builder: Builder, ins: Instruction) -> Op:
     count, transposed = _count(ins), "trans" in ins.modifiers
-    sources = [builder.source(item, "b32") for item in _items(ins.operands[1])]
+    sources = [builder.source(item, "b32") for item in items(ins.operands[1])]
     address, offset = builder.address(ins.operands[0])
     space = space_of(ins)
     access = MemoryOp(builder, "store", _U32, 4, space)
@@ -109,16 +103,14 @@ def build_stmatrix(builder: Builder, ins: Instruction) -> Op:
         for number in range(count):
             rows[:, :, 8 * number : 8 * number + 8] = _matrix_rows(lanes[..., number], transposed)
         data = [np.ascontiguousarray(rows[..., word]).reshape(rows.shape[0], -1) for word in range(4)]
-        mask, warps = _rows(machine, count)
-        store(machine, access, space, machine.registers[address], offset, data)
-        machine.mask, machine._warps = mask, warps
+        with _rows(machine, count):
+            store(machine, access, space, machine.registers[address], offset, data)
 
     return meeting(run, ins)
 
 
 @instruction("movmatrix")
-def build_movmatrix(builder: Builder, ins: Instruction) -> Op:
-    """Build movmatrix: an 8 x 8 matrix transposed between the lanes."""
+def _movmatrix(builder: Builder, ins: Instruction) -> Op:
     target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "b32")
 
     def run(machine: Machine) -> None:
@@ -133,111 +125,95 @@ def build_movmatrix(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("wmma")
-def build_wmma(builder: Builder, ins: Instruction) -> Op:
-    """Build wmma.load, wmma.store and wmma.mma."""
+def _wmma(builder: Builder, ins: Instruction) -> Op:
     words = ins.modifiers
-    shape = next((word for word in words if word in WMMA_SHAPES), None)
-    if shape is None:
+    name = next((word for word in words if word in WMMA_SHAPES), None)
+    if name is None:
         raise Refuse(f"tensor cores with other shapes ({ins.text})")
+    shape, matrix = Shape.of(name), words[1] if words[1] in "ab" else "c"
     if words[0] == "mma":
-        return _wmma_mma(builder, ins, Shape.of(shape))
-    matrix, type_ = words[1], words[-1]
-    if type_ not in ELEMENT_BITS:
+        if len([word for word in words if word in ("row", "col")]) != 2:
+            raise refuse(ins)
+        return multiply(builder, ins, shape, types_of(ins), 4, words)
+    if words[-1] not in ELEMENT_BITS:
         raise Refuse(f"tensor cores with other types ({ins.text})")
-    return _wmma_memory(builder, ins, Shape.of(shape), matrix if matrix in "ab" else "c", type_)
+    return meeting((_wmma_load if words[0] == "load" else _wmma_store)(builder, ins, shape, matrix), ins)
 
 
-def _wmma_mma(builder: Builder, ins: Instruction, shape: Shape) -> Op:
-    layouts = [word for word in ins.modifiers if word in ("row", "col")]
-    if len(layouts) != 2:
-        raise refuse(ins)
-    return multiply(builder, ins, shape, types_of(ins), 4, ins.modifiers)
+class _Fragment:
+    """How a wmma load or store moves a fragment: element (row, column) lies at row * stride + column, or the other way
+    round.
 
-
-def _wmma_memory(builder: Builder, ins: Instruction, shape: Shape, matrix: str, type_: str) -> Op:
-    """Build wmma.load and wmma.store: element (row, column) lies at row * stride + column, or the other way round.
-
-    A register whose elements are neighbours in memory moves as one, and so do two of 32 bits of an accumulator; else
-    each element by itself.
+    A register whose elements are neighbours in memory moves as one (`whole`), and so do `step` of 2 of 32 bits of an
+    accumulator; else each element by itself. held: registers with elements of their own; any more repeat them.
     """
-    loads = ins.modifiers[0] == "load"
-    rows_first = "row" in ins.modifiers
-    fragment, place = ins.operands[:2] if loads else ins.operands[1::-1]
-    items = _items(fragment)
-    named = type_ if type_ in ("f64", "f32", "s32") else "b32"
-    registers = [builder.target(item) if loads else builder.source(item, named) for item in items]
-    if not isinstance(place, Address):
-        raise refuse(ins)
-    address, offset = builder.address(place)
-    builder.pointer = 0
-    stride = builder.source(ins.operands[2], "u32") if len(ins.operands) > 2 else None
-    rows, columns = shape.sides(matrix)
-    packed_length = columns if rows_first else rows
-    bits = ELEMENT_BITS[type_]
-    each = max(1, 32 // bits)  # elements of a register
-    row, column = places(matrix, shape, bits)
-    slow, fast = (row, column) if rows_first else (column, row)
-    held = row.shape[1] // each  # registers with an element of their own; any more repeat them
-    if not held or len(items) % held:
-        raise refuse(ins)
-    neighbours = bool(
-        each == 1 or ((slow[:, ::each] == slow[:, each - 1 :: each]) & (np.diff(fast)[:, ::each] == 1).all()).all()
-    )
-    if bits < 8 and not neighbours:
-        raise refuse(ins)
-    space = space_of(ins)
-    width = UNSIGNED[64] if bits == 64 else _U32 if neighbours else UNSIGNED[bits]
-    kind: AccessKind = "load" if loads else "store"
-    pairs = matrix == "c" and each == 1 and bits == 32 and held % 2 == 0
-    pairs = bool(pairs and (slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
-    access = MemoryOp(builder, kind, width, 2 if pairs else 1, space)
 
-    def where(machine: Machine, element: int) -> Array:
+    def __init__(self, builder: Builder, ins: Instruction, shape: Shape, matrix: str, kind: AccessKind) -> None:
+        fragment, place = ins.operands[:2] if kind == "load" else ins.operands[1::-1]
+        type_, rows_first = ins.modifiers[-1], "row" in ins.modifiers
+        bits = self.bits = ELEMENT_BITS[type_]
+        named = type_ if type_ in ("f64", "f32", "s32") else "b32"
+        parts = items(fragment)
+        self.registers = [builder.target(i) if kind == "load" else builder.source(i, named) for i in parts]
+        self.address, self.offset = builder.address(place)
+        builder.pointer = 0
+        self.stride = builder.source(ins.operands[2], "u32") if len(ins.operands) > 2 else None
+        self.packed_length = shape.sides(matrix)[rows_first]
+        each = self.each = max(1, 32 // bits)  # elements of a register
+        row, column = places(matrix, shape, bits)
+        slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
+        self.held = row.shape[1] // each
+        alike = (slow[:, ::each] == slow[:, each - 1 :: each]) & (np.diff(fast)[:, ::each] == 1).all()
+        self.whole = each == 1 or bool(alike.all())
+        if not self.held or len(parts) % self.held or (bits < 8 and not self.whole):
+            raise refuse(ins)
+        pairs = matrix == "c" and each == 1 and bits == 32 and self.held % 2 == 0
+        pairs = pairs and bool((slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
+        self.step, self.space = 2 if pairs else 1, space_of(ins)
+        self.dtype = UNSIGNED[64] if bits == 64 else _U32 if self.whole else UNSIGNED[bits]
+        self.access = MemoryOp(builder, kind, self.dtype, self.step, self.space)
+
+    def where(self, machine: Machine, element: int) -> Array:
         """Return the address of an element of each lane."""
-        chunk = machine.chunk
-        start = flat(machine.registers[address], offset, chunk)
-        step: Any = packed_length
-        if stride is not None:
-            step = as_array(machine.registers[stride], _U32, chunk).astype(np.int64)
-        far, near = (np.tile(part[:, element], chunk.warps).reshape(1, -1) for part in (slow, fast))
-        found: Array = start + (far * step + near) * bits // 8
-        return found
+        start = flat(machine.registers[self.address], self.offset, machine.chunk)
+        stride = self.packed_length if self.stride is None else machine.array(self.stride, _U32).astype(np.int64)
+        far, near = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
+        return start + (far * stride + near) * self.bits // 8
 
-    def run_load_pairs(machine: Machine) -> None:
-        for number in range(0, len(registers), 2):
-            if number < held:
-                found = load(machine, access, space, where(machine, number), 0) or [np.zeros((1, 1), width)] * 2
-            else:
-                found = [machine.registers[registers[number % held + part]] for part in (0, 1)]
-            for target, value in zip(registers[number : number + 2], found, strict=True):
-                machine.put(target, value)
 
-    def run_store_pairs(machine: Machine) -> None:
-        for number in range(0, held, 2):
-            values = [machine.array(source, _U32) for source in registers[number : number + 2]]
-            store(machine, access, space, where(machine, number), 0, values)
+def _wmma_load(builder: Builder, ins: Instruction, shape: Shape, matrix: str) -> Run:
+    one = _Fragment(builder, ins, shape, matrix, "load")
 
-    def run_load(machine: Machine) -> None:
-        for number, target in enumerate(registers):
-            if number >= held:
-                machine.put(target, machine.registers[registers[number - held]])
+    def element(machine: Machine, number: int) -> list[Array]:
+        found = load(machine, one.access, one.space, one.where(machine, number), 0)
+        return found or [np.zeros((1, 1), one.dtype)] * one.step
+
+    def run(machine: Machine) -> None:
+        for number in range(0, one.held, one.step):
+            if one.whole:
+                for target, value in zip(one.registers[number:], element(machine, number * one.each), strict=False):
+                    machine.put(target, value)
                 continue
-            total: Any = None
-            for within in range(1 if neighbours else each):
-                found = load(machine, access, space, where(machine, number * each + within), 0)
-                part = np.zeros((1, 1), width) if found is None else found[0]
-                if not neighbours:
-                    part = part.astype(np.uint32) << np.uint32(bits * within)
-                total = part if total is None else total | part
-            machine.put(target, total)
+            total: Array = 0
+            for within in range(one.each):
+                part = element(machine, number * one.each + within)[0].astype(np.uint32)
+                total = total | part << np.uint32(one.bits * within)
+            machine.put(one.registers[number], total)
+        for source, target in zip(one.registers, one.registers[one.held :], strict=False):
+            machine.put(target, machine.registers[source])
 
-    def run_store(machine: Machine) -> None:
-        for number, source in enumerate(registers[:held]):
-            value = machine.array(source, UNSIGNED[64] if bits == 64 else _U32)
-            for within in range(1 if neighbours else each):
-                part = value if neighbours else (value >> np.uint32(bits * within)).astype(width)
-                store(machine, access, space, where(machine, number * each + within), 0, [part])
+    return run
 
-    if pairs:
-        return meeting(run_load_pairs if loads else run_store_pairs, ins)
-    return meeting(run_load if loads else run_store, ins)
+
+def _wmma_store(builder: Builder, ins: Instruction, shape: Shape, matrix: str) -> Run:
+    one = _Fragment(builder, ins, shape, matrix, "store")
+    wide = UNSIGNED[max(32, one.bits)]
+
+    def run(machine: Machine) -> None:
+        for number in range(0, one.held, one.step):
+            values = [machine.array(source, wide) for source in one.registers[number : number + one.step]]
+            for within in range(1 if one.whole else one.each):
+                parts = values if one.whole else [(values[0] >> np.uint32(one.bits * within)).astype(one.dtype)]
+                store(machine, one.access, one.space, one.where(machine, number * one.each + within), 0, parts)
+
+    return run

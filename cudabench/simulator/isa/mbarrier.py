@@ -9,7 +9,7 @@ comes behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SHARED_WINDOW, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import Instruction, Symbol
-from cudabench.simulator.values import UNSIGNED, Affine, Array, as_array, broadcast, truth
+from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
+from cudabench.simulator.values import UNSIGNED, Affine, Array, broadcast, truth
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -29,6 +29,7 @@ _FIELD = (1 << 20) - 1
 _BYTES_SHIFT, _BYTES_BIAS, _BYTES_MASK = 40, 1 << 21, (1 << 22) - 1
 _PHASE = 1 << 63
 _U64 = UNSIGNED[64]
+_NONE: Array = np.zeros((1, 1), np.int64)
 
 
 def shared_offsets(machine: Machine, register: int, offset: int) -> Array:
@@ -55,43 +56,38 @@ class Barriers:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
             near = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
             machine.shared_races.log(access, lanes.address, 0, near, data)
-        words = machine.shared.reshape(-1).view(np.uint64)
-        self.words = words
+        self.words = machine.shared.reshape(-1).view(np.uint64)
         self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows * (machine.shared.shape[1] // 8)
 
     def read(self) -> Array:
         """Return each lane's barrier, (blocks, threads)."""
         return self.words[self.places]
 
-    def update(self, arrivals: Array, more: Array, expected: Array) -> None:
+    def update(self, arrivals: Array, more: Array = _NONE, expected: Array = _NONE) -> None:
         """Let each lane arrive `arrivals` times, having added `more` pending bytes; `expected` falls (arrive_drop)."""
-        chosen = np.flatnonzero(self.lanes)
-        places = self.places.reshape(-1)[chosen]
         shape = self.machine.chunk.shape
-        amounts = [
-            broadcast(np.asarray(part), shape).reshape(-1)[chosen].tolist() for part in (arrivals, more, expected)
-        ]
-        groups: dict[int, list[int]] = {}
-        for lane, place in enumerate(places.tolist()):
-            groups.setdefault(place, []).append(lane)
-        for place, members in groups.items():
+        amounts = np.stack([broadcast(part, shape)[self.lanes] for part in (arrivals, more, expected)], axis=1)
+        places = self.places[self.lanes]
+        order = np.argsort(places, kind="stable")
+        found, starts = np.unique(places[order], return_index=True)
+        for place, own in zip(found.tolist(), np.split(amounts[order], starts[1:]), strict=True):
             word = int(self.words[place])
-            total = sum(amounts[0][lane] for lane in members)
-            if total <= (word & _FIELD):  # all arrive in this phase
-                word = arrived(word, total, sum(amounts[1][m] for m in members), sum(amounts[2][m] for m in members))
-            else:
-                for lane in members:
-                    word = arrived(word, amounts[0][lane], amounts[1][lane], amounts[2][lane])
-            if (word ^ int(self.words[place])) & _PHASE:
-                self.machine.wake()
-            self.words[place] = word
+            if own[:, 0].sum() <= (word & _FIELD):  # all arrive in this phase
+                own = own.sum(axis=0, keepdims=True)
+            for amount in own.tolist():
+                word = arrived(word, *amount)
+            change(self.machine, self.words, place, word)
+
+
+def fields(word: int) -> tuple[int, int, int]:
+    """Return what a barrier's bits say: arrivals that are pending, those that are expected, bytes that are pending."""
+    return word & _FIELD, word >> 20 & _FIELD, (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS
 
 
 def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
     """Return a barrier's bits after arrivals and a change of its pending bytes; the last one begins the next phase."""
-    pending, expected = word & _FIELD, word >> 20 & _FIELD
-    nbytes = (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS + more
-    pending, expected, phase = pending - count, expected - dropped, word & _PHASE
+    pending, expected, nbytes = fields(word)
+    pending, expected, nbytes, phase = pending - count, expected - dropped, nbytes + more, word & _PHASE
     if pending <= 0 and nbytes == 0:
         pending, phase = pending + expected, phase ^ _PHASE
     return (
@@ -99,10 +95,16 @@ def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
     )
 
 
+def change(machine: Machine, words: Array, place: int, word: int) -> None:
+    """Give a barrier new bits; those who wait look again where another phase begins."""
+    if (word ^ int(words[place])) & _PHASE:
+        machine.wake()
+    words[place] = word
+
+
 def lacks(word: int) -> str:
     """Return what a barrier's phase lacks, for a message."""
-    pending, expected = word & _FIELD, word >> 20 & _FIELD
-    nbytes = (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS
+    pending, expected, nbytes = fields(word)
     if not expected:
         return "nobody has initialised it"
     parts = [f"{pending} of {expected} arrivals"] if pending else []
@@ -116,10 +118,7 @@ def lacks(word: int) -> str:
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
     """Tell a block's barrier that bytes have arrived."""
     words = machine.shared[block].view(np.uint64)
-    word = int(words[offset // 8])
-    words[offset // 8] = found = arrived(word, 0, -nbytes)
-    if (found ^ word) & _PHASE:
-        machine.wake()
+    change(machine, words, offset // 8, arrived(int(words[offset // 8]), 0, -nbytes))
 
 
 def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
@@ -131,43 +130,31 @@ def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> N
 
 
 @instruction("mbarrier")
-def build_mbarrier(builder: Builder, ins: Instruction) -> Run:
-    """Build mbarrier.init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count."""
+def _mbarrier(builder: Builder, ins: Instruction) -> Run:
     kind = ins.modifiers[0]
     if kind in ("test_wait", "try_wait"):
         return _wait(builder, ins)
     if kind == "pending_count":
         target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "b64")
+        return lambda machine: machine.put(target, (machine.array(source, _U64) & np.uint64(_FIELD)).astype(np.uint32))
+    return (_init if kind in ("init", "inval") else _arrive)(builder, ins, kind)
 
-        def pending(machine: Machine) -> None:
-            machine.put(target, (machine.array(source, _U64) & np.uint64(_FIELD)).astype(np.uint32))
 
-        return pending
-    if kind in ("init", "inval"):
-        address, offset = builder.address(ins.operands[0])
-        # Who ends a barrier has been told by an atomic that all others are done with it, as cuda::pipeline does.
-        access = MemoryOp(builder, "store" if kind == "init" else "atomic", _U64, 1, "shared")
-        count = builder.source(ins.operands[1], "u32") if kind == "init" else None
+def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
+    address, offset = builder.address(ins.operands[0])
+    # Who ends a barrier has been told by an atomic that all others are done with it, as cuda::pipeline does.
+    access = MemoryOp(builder, "store" if kind == "init" else "atomic", _U64, 1, "shared")
+    count = builder.source(ins.operands[1] if kind == "init" else Immediate(0), "u32")
 
-        def init(machine: Machine) -> None:
-            barriers = Barriers(machine, access, address, offset)
-            if not barriers.valid:
-                return
-            number: Any = np.uint64(0)
-            if count is not None:
-                number = broadcast(as_array(machine.registers[count], UNSIGNED[32], machine.chunk), machine.chunk.shape)
-                number = number.astype(np.uint64)[barriers.lanes]
+    def run(machine: Machine) -> None:
+        barriers = Barriers(machine, access, address, offset)
+        if barriers.valid:
+            number = broadcast(machine.array(count, UNSIGNED[32]), machine.chunk.shape)[barriers.lanes]
+            number = number.astype(np.uint64)
             bias = np.uint64(_BYTES_BIAS << _BYTES_SHIFT)
             barriers.words[barriers.places[barriers.lanes]] = number | number << np.uint64(20) | bias
 
-        return init
-    return _arrive(builder, ins, kind)
-
-
-def _amount(machine: Machine, register: int | None, default: int) -> Array:
-    if register is None:
-        return np.full((1, 1), default, np.int64)
-    return as_array(machine.registers[register], UNSIGNED[32], machine.chunk).astype(np.int64)
+    return run
 
 
 def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
@@ -182,8 +169,9 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
         raise refuse(ins)
     address, offset = builder.address(operands[0])
     access = MemoryOp(builder, "atomic", _U64, 1, "shared")
-    amount = builder.source(operands[1], "u32") if len(operands) > 1 else None
     with_bytes = kind in ("expect_tx", "complete_tx") or "expect_tx" in ins.modifiers
+    given = operands[1] if len(operands) > 1 else Immediate(0 if with_bytes else 1)
+    amount = builder.source(given, "u32")
 
     def run(machine: Machine) -> None:
         barriers = Barriers(machine, access, address, offset)
@@ -191,14 +179,12 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
             return
         if target is not None:
             machine.put(target, barriers.read())
-        none = np.zeros((1, 1), np.int64)
+        number = machine.array(amount, UNSIGNED[32]).astype(np.int64)
         if kind in ("expect_tx", "complete_tx"):
-            change = _amount(machine, amount, 0)
-            barriers.update(none, change if kind == "expect_tx" else -change, none)
+            barriers.update(_NONE, number if kind == "expect_tx" else -number)
             return
-        count = _amount(machine, None if with_bytes else amount, 1)
-        more = _amount(machine, amount, 0) if with_bytes else none
-        barriers.update(count, more, count if kind == "arrive_drop" else none)
+        count = _NONE + 1 if with_bytes else number
+        barriers.update(count, number if with_bytes else _NONE, count if kind == "arrive_drop" else _NONE)
 
     return run
 
@@ -216,12 +202,9 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
         if not barriers.valid:
             machine.put(target, True)
             return
-        now = barriers.read() >> np.uint64(63)
-        if parity:
-            asked = machine.array(token, UNSIGNED[32]).astype(np.uint64) & np.uint64(1)
-        else:
-            asked = machine.array(token, _U64) >> np.uint64(63)
-        over = now != asked
+        asked = machine.array(token, _U64)
+        asked = asked & np.uint64(1) if parity else asked >> np.uint64(63)
+        over = barriers.read() >> np.uint64(63) != asked
         machine.put(target, truth(over))
         if (over & barriers.lanes).any():
             machine.shared_races.barrier()
@@ -239,13 +222,12 @@ def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
     arrival is one more than was expected."""
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "atomic", _U64, 1, "shared")
-    counts = 1 if any("noinc" in word for word in ins.modifiers) else 0
+    counts = any("noinc" in word for word in ins.modifiers)
 
     def run(machine: Machine) -> None:
         machine.shared_races.wait(None, machine.mask)
         barriers = Barriers(machine, access, address, offset)
         if barriers.valid and counts:
-            none = np.zeros((1, 1), np.int64)
-            barriers.update(none + counts, none, none)
+            barriers.update(_NONE + 1)
 
     return run

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
+from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.bits import inverted
+from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, computes, elementwise, limits
+from cudabench.simulator.isa.floating import from_halves, rounding_mode
 from cudabench.simulator.isa.fp8 import FORMATS, build_cvt_fp8
-from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Negated, Pair, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
+_PAIRS = ("f16x2", "bf16x2")
 
 # Moves.
 
 
 @instruction("mov")
-def build_mov(builder: Builder, ins: Instruction) -> Run:
-    """Build mov, also between a register and a vector of its pieces."""
+def _mov(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     into, out_of = ins.operands
-    if type_ == "b128":
+    if type_ == "b128" or isinstance(out_of, Negated):
         raise refuse(ins)
     if isinstance(into, Vector):
         return _unpack(builder, into, out_of, type_)
     if isinstance(out_of, Vector):
         return _pack(builder, into, out_of, type_)
     target = builder.target(into)
-    if isinstance(out_of, Negated):
-        raise refuse(ins)
     source = builder.source(out_of, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
         # The 32-bit address of a shared variable.
@@ -55,14 +54,10 @@ def build_mov(builder: Builder, ins: Instruction) -> Run:
 
 
 @instruction("createpolicy")
-def build_createpolicy(builder: Builder, ins: Instruction) -> Run:
-    """Build createpolicy: a number for the cache, which nothing that the simulator shows depends on."""
-    target, policy = builder.target(ins.operands[0]), builder.immediate(Immediate(0), "u64")
-
-    def run(machine: Machine) -> None:
-        machine.put(target, machine.registers[policy])
-
-    return run
+def _createpolicy(builder: Builder, ins: Instruction) -> Run:
+    """Build a number for the cache, which nothing that the simulator shows depends on."""
+    target = builder.target(ins.operands[0])
+    return lambda machine: machine.put(target, Affine(0))
 
 
 def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
@@ -97,23 +92,20 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
 
 
 @instruction("cvta")
-def build_cvta(builder: Builder, ins: Instruction) -> Run:
-    """Build cvta: between an address in a state space and a generic one."""
-    to = "to" in ins.modifiers
-    space = next((word.partition(":")[0] for word in ins.modifiers if word.partition(":")[0] in _SPACES), "global")
-    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
+def _cvta(builder: Builder, ins: Instruction) -> Run:
+    """Build the conversion between an address in a state space and a generic one."""
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
     target = builder.target(ins.operands[0])
     source = builder.source(ins.operands[1], "u64")
-    shift = Affine(-window if to else window)
+    shift = Affine(-window if "to" in ins.modifiers else window)
     narrow = builder.width(source) == 32
 
     def run(machine: Machine) -> None:
         value = machine.registers[source]
-        if shift.base:
-            if type(value) is Affine:
-                value = values.add(value, shift, 64, machine.chunk)
-            else:
-                value = as_array(value, UNSIGNED[64], machine.chunk) + np.uint64(shift.base & 0xFFFFFFFFFFFFFFFF)
+        if shift.base and type(value) is Affine:
+            value = values.add(value, shift, 64, machine.chunk)
+        elif shift.base:
+            value = as_array(value, UNSIGNED[64], machine.chunk) + np.uint64(shift.base & 0xFFFFFFFFFFFFFFFF)
         elif narrow and type(value) is not Affine:
             value = as_array(value, UNSIGNED[32], machine.chunk).astype(np.uint64)
         machine.put(target, value)
@@ -121,29 +113,21 @@ def build_cvta(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-_SPACES = ("global", "shared", "local", "const", "param")
-
-
 @instruction("isspacep")
-def build_isspacep(builder: Builder, ins: Instruction) -> Run:
-    """Build isspacep: whether a generic address lies in a state space."""
-    space = ins.modifiers[0].partition(":")[0]
-    target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], "u64")
-    windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
+def _isspacep(builder: Builder, ins: Instruction) -> Run:
+    """Build the question whether a generic address lies in a state space."""
+    space = space_of(ins)
+    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "u64")
+    start = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}.get(space)
 
     def run(machine: Machine) -> None:
         address = machine.array(source, UNSIGNED[64])
-        start = windows.get(space)
-        if start is not None:
-            inside = (address >= np.uint64(start)) & (address < np.uint64(start + WINDOW))
-        elif space == "const":
-            inside = np.zeros(address.shape, dtype=bool)
-            for region in machine.space.slots:
-                if region.constant:
-                    inside |= (address >= np.uint64(region.base)) & (address < np.uint64(region.end))
-        else:
-            inside = address >= np.uint64(1 << 39)
+        ends = [] if start is None else [(start, start + WINDOW)]
+        if space == "const":
+            ends = [(region.base, region.end) for region in machine.space.slots if region.constant]
+        inside = np.zeros(address.shape, dtype=bool) if space != "global" else address >= np.uint64(1 << 39)
+        for low, high in ends:
+            inside |= (address >= np.uint64(low)) & (address < np.uint64(high))
         machine.put(target, truth(inside))
 
     return run
@@ -151,15 +135,8 @@ def build_isspacep(builder: Builder, ins: Instruction) -> Run:
 
 # Comparisons.
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
-    "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y, "lo": lambda x, y: x < y, "ls": lambda x, y: x <= y,
-    "hi": lambda x, y: x > y, "hs": lambda x, y: x >= y,
-}  # fmt: skip
 _UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
-_BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {
-    "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
-}  # fmt: skip
+_BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
@@ -169,11 +146,11 @@ def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
     if name == "nan":
         return lambda x, y: np.isnan(x) | np.isnan(y)
     if name in _UNORDERED:
-        inner = _COMPARE[_UNORDERED[name]]
+        inner = COMPARE[_UNORDERED[name]]
         return lambda x, y: inner(x, y) | np.isnan(x) | np.isnan(y)
     if name == "ne" and real:
         return lambda x, y: (x != y) & ~np.isnan(x) & ~np.isnan(y)
-    return _COMPARE[name]
+    return COMPARE[name]
 
 
 def decide(name: str, x: Affine, y: Affine) -> bool | None:
@@ -194,10 +171,10 @@ def decide(name: str, x: Affine, y: Affine) -> bool | None:
 def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
     """Return the function of the machine that compares operands 1 and 2 of setp or set."""
     name = ins.modifiers[0]
-    if name not in _COMPARE and name not in _UNORDERED and name not in ("num", "nan"):
+    if name not in COMPARE and name not in _UNORDERED and name not in ("num", "nan"):
         raise refuse(ins)
     half = type_ in ("f16", "bf16")
-    if type_ not in INTEGERS and type_ not in ("f32", "f64") and not half:
+    if type_ not in (*INTEGERS, "f32", "f64", "f16", "bf16"):
         raise refuse(ins)
     read = "b16" if half else type_
     first, second = (builder.source(operand, read) for operand in ins.operands[1:3])
@@ -217,7 +194,7 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
                     return found
         a, b = as_array(x, dtype, machine.chunk), as_array(y, dtype, machine.chunk)
         if half:
-            a, b = ((rounding.from_bf16(v) if type_ == "bf16" else v.view(np.float16)) for v in (a, b))
+            a, b = from_halves(a, type_), from_halves(b, type_)
         if flush:
             a, b = rounding.flush(a), rounding.flush(b)
         return truth(compare(a, b))
@@ -225,114 +202,92 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
     return run
 
 
-@instruction("setp")
-def build_setp(builder: Builder, ins: Instruction) -> Run:
-    """Build setp, with a second destination and a boolean operator."""
-    type_ = ins.modifiers[-1]
-    if type_ in ("f16x2", "bf16x2"):
-        return _setp_pair(builder, ins, type_)
-    into = ins.operands[0]
-    complement: int | None = None
-    if isinstance(into, Pair):
-        complement = builder.target(into.second)
-        into = into.first
-    target = builder.target(into)
-    compare = comparison(builder, ins, type_)
-    boolean = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
-    other, flip = builder.predicate(ins.operands[3]) if boolean is not None else (-1, False)
-    if boolean is None and complement is None:
+def _halves(builder: Builder, ins: Instruction) -> Callable[[Machine], list[Array]]:
+    """Return the function of the machine that compares the lower and the upper halves of operands 1 and 2."""
+    sources = [builder.source(operand, "b32") for operand in ins.operands[1:3]]
+    compare = compare_arrays(ins.modifiers[0], True)
 
-        def simple(machine: Machine) -> None:
-            machine.put(target, compare(machine))
-
-        return simple
-
-    def run(machine: Machine) -> None:
-        found = compare(machine)
-        opposite = inverted(found)
-        if boolean is not None:
-            third = machine.registers[other]
-            if flip:
-                third = inverted(third)
-            found, opposite = boolean(found, third), boolean(opposite, third)
-        machine.put(target, found if type(found) is bool else truth(found))
-        if complement is not None:
-            machine.put(complement, opposite if type(opposite) is bool else truth(opposite))
+    def run(machine: Machine) -> list[Array]:
+        pairs = [machine.array(source, UNSIGNED[32]) for source in sources]
+        parts = [[(pair >> np.uint32(shift)).astype(np.uint16) for pair in pairs] for shift in (0, 16)]
+        return [compare(*(from_halves(half, ins.modifiers[-1]) for half in part)) for part in parts]
 
     return run
 
 
-def _setp_pair(builder: Builder, ins: Instruction, type_: str) -> Run:
-    """Build setp.f16x2: one predicate for each half."""
-    into = ins.operands[0]
-    if not isinstance(into, Pair):
-        raise refuse(ins)
-    low, high = builder.target(into.first), builder.target(into.second)
-    first, second = (builder.source(operand, "b32") for operand in ins.operands[1:3])
-    compare = compare_arrays(ins.modifiers[0], True)
+def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Value]:
+    """Return what combines a comparison with a third operand, where the instruction names a boolean operator."""
+    combine = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
+    if combine is None:
+        return lambda machine, found: found
+    other, flip = builder.predicate(ins.operands[3])
+
+    def combined(machine: Machine, found: Value) -> Value:
+        third = machine.registers[other]
+        found = combine(found, inverted(third) if flip else third)
+        return found if type(found) is bool else truth(found)
+
+    return combined
+
+
+@instruction("setp")
+def _setp(builder: Builder, ins: Instruction) -> Run:
+    """Build a comparison, with a second destination for its opposite and a boolean operator."""
+    into, type_ = ins.operands[0], ins.modifiers[-1]
+    first, second = into if isinstance(into, Pair) else (into, None)
+    target = builder.target(first)
+    complement = None if second is None else builder.target(second)
+    if type_ in _PAIRS:
+        if complement is None:
+            raise refuse(ins)
+        halves = _halves(builder, ins)
+
+        def run_halves(machine: Machine) -> None:
+            for place, found in zip((target, complement), halves(machine), strict=True):
+                machine.put(place, truth(found))
+
+        return run_halves
+    compare, third = comparison(builder, ins, type_), _third(builder, ins)
+    if complement is None and len(ins.operands) == 3:
+        return lambda machine: machine.put(target, compare(machine))
 
     def run(machine: Machine) -> None:
-        for shift, target in ((0, low), (16, high)):
-            x, y = (_half(machine, source, shift, type_) for source in (first, second))
-            machine.put(target, truth(compare(x, y)))
+        found = compare(machine)
+        opposite = None if complement is None else third(machine, inverted(found))
+        machine.put(target, third(machine, found))
+        if complement is not None:
+            machine.put(complement, opposite)
 
     return run
 
 
 @instruction("set")
-def build_set(builder: Builder, ins: Instruction) -> Run:
-    """Build set: a comparison as an integer (all ones) or a float (1.0)."""
+def _set(builder: Builder, ins: Instruction) -> Run:
+    """Build a comparison as an integer (all ones) or a float (1.0)."""
     result, type_ = ins.modifiers[-2:]
     target = builder.target(ins.operands[0])
-    if type_ in ("f16x2", "bf16x2"):
-        return _set_pair(builder, ins, target, result, type_)
-    compare = comparison(builder, ins, type_)
-    boolean = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
-    other, flip = builder.predicate(ins.operands[3]) if boolean is not None else (-1, False)
-    bits = BITS[result]
-    if result in ("f16", "bf16"):
-        yes = 0x3C00 if result == "f16" else 0x3F80
-    elif result == "f32":
-        yes = 0x3F800000
-    else:
-        yes = (1 << bits) - 1
-    dtype = UNSIGNED[bits]
+    ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
+    if type_ in _PAIRS:
+        halves, one = _halves(builder, ins), ones.get(result[:-2], 0xFFFF)
+
+        def run_halves(machine: Machine) -> None:
+            low, high = (np.where(half, np.uint32(one), np.uint32(0)) for half in halves(machine))
+            machine.put(target, low | high << np.uint32(16))
+
+        return run_halves
+    compare, third = comparison(builder, ins, type_), _third(builder, ins)
+    dtype = UNSIGNED[BITS[result]]
+    yes = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
 
     def run(machine: Machine) -> None:
-        found = compare(machine)
-        if boolean is not None:
-            third = machine.registers[other]
-            found = boolean(found, inverted(third) if flip else third)
-        array = as_array(found, BOOL, machine.chunk)
-        machine.put(target, canonical(np.where(array, dtype.type(yes), dtype.type(0))))
-
-    return run
-
-
-def _half(machine: Machine, source: int, shift: int, type_: str) -> Array:
-    """Return the low (shift 0) or high (16) half of a packed pair of 16-bit floats as floats."""
-    bits = (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
-    return rounding.from_bf16(bits) if type_ == "bf16x2" else bits.view(np.float16)
-
-
-def _set_pair(builder: Builder, ins: Instruction, target: int, result: str, type_: str) -> Run:
-    first, second = (builder.source(operand, "b32") for operand in ins.operands[1:3])
-    compare = compare_arrays(ins.modifiers[0], True)
-    yes = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(result, 0xFFFF)
-
-    def run(machine: Machine) -> None:
-        total: Any = np.uint32(0)
-        for shift in (0, 16):
-            x, y = (_half(machine, source, shift, type_) for source in (first, second))
-            total = total | np.where(compare(x, y), np.uint32(yes << shift), np.uint32(0))
-        machine.put(target, total)
+        found = as_array(third(machine, compare(machine)), BOOL, machine.chunk)
+        machine.put(target, canonical(np.where(found, yes, dtype.type(0))))
 
     return run
 
 
 @instruction("selp")
-def build_selp(builder: Builder, ins: Instruction) -> Run:
-    """Build selp: a where the predicate holds, else b."""
+def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     target = builder.target(ins.operands[0])
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
@@ -354,20 +309,9 @@ def build_selp(builder: Builder, ins: Instruction) -> Run:
 
 
 @instruction("slct")
-def build_slct(builder: Builder, ins: Instruction) -> Run:
-    """Build slct: a where c >= 0, else b."""
+def _slct(builder: Builder, ins: Instruction) -> Run:
     type_, kind = ins.modifiers[-2:]
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
-    third = builder.source(ins.operands[3], kind)
-    dtype = DTYPES[type_]
-
-    def run(machine: Machine) -> None:
-        chosen = machine.array(third, DTYPES[kind]) >= 0
-        found = np.where(chosen, machine.array(first, dtype), machine.array(second, dtype))
-        machine.put(target, canonical(found))
-
-    return run
+    return elementwise(builder, ins, (type_, type_, kind), type_, lambda x, y, z: np.where(z >= 0, x, y))
 
 
 # Conversions.
@@ -395,17 +339,15 @@ def resized(value: Value, type_: str, result: str, width: int, machine: Machine)
     return canonical(array)
 
 
-def round_integral(x: Array, mode: str) -> Array:
-    """Return a float rounded to an integral value: rni, rzi, rmi or rpi."""
-    return {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x)
+_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def float_to_int(x: Array, mode: str, result: str) -> Array:
     """Return a float as an integer: rounded, clamped to the type's range, NaN as PTX ISA 9.7.9 (cvt) says."""
     bits, sign = BITS[result], result[0] == "s"
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign else (0, (1 << bits) - 1)
+    low, high = limits(result)
     wide = x.dtype == np.float64 or bits == 64
-    real = round_integral(x.astype(np.float64), mode)
+    real = _INTEGRAL[mode](x.astype(np.float64))
     dtype = DTYPES[result]
     limit = float(high + 1)
     inside = (real >= low) & (real < limit)
@@ -433,66 +375,48 @@ def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
 
 
 @instruction("cvt")
-def build_cvt(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt."""
+def _cvt(builder: Builder, ins: Instruction) -> Run:
     words = ins.modifiers
     if words[0] == "pack":
         return _cvt_pack(builder, ins)
     result, type_ = words[-2:]
     if result in FORMATS or type_ in FORMATS:
         return build_cvt_fp8(builder, ins)
-    if result in ("f16x2", "bf16x2") and type_ == "f32":
+    if result in _PAIRS and type_ == "f32":
         return _cvt_pair(builder, ins, result)
     known = (*INTEGERS, "f16", "bf16", "f32", "f64", "tf32")
     if result not in known or type_ not in known or len(ins.operands) != 2:
         raise refuse(ins)
-    target = builder.target(ins.operands[0])
-    integral = next((word for word in words if word in ("rni", "rzi", "rmi", "rpi")), None)
-    mode = next((word for word in words if word in ("rn", "rz", "rm", "rp")), "rn")
+    integral, mode = next((word for word in words if word in _INTEGRAL), None), rounding_mode(ins)
     saturate, flush, relu = any(w in ("sat", "satfinite") for w in words), "ftz" in words, "relu" in words
-    width = builder.width(target)
     if type_ in INTEGERS and result in INTEGERS:
-        source = builder.source(ins.operands[1], type_)
-        if not saturate:
+        if saturate:
+            (low, high), (least, most) = limits(result), limits(type_)
+            return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
+        target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
+        width = builder.width(target)
 
-            def resize(machine: Machine) -> None:
-                machine.put(target, resized(machine.registers[source], type_, result, width, machine))
+        def resize(machine: Machine) -> None:
+            machine.put(target, resized(machine.registers[source], type_, result, width, machine))
 
-            return resize
-        bits = BITS[result]
-        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if result[0] == "s" else (0, (1 << bits) - 1)
-        info = np.iinfo(DTYPES[type_])
+        return resize
+    half = type_ in ("f16", "bf16")
 
-        def clamp(machine: Machine) -> None:
-            x = machine.array(source, DTYPES[type_])
-            x = np.clip(x, max(low, int(info.min)), min(high, int(info.max))).astype(DTYPES[result])
-            machine.put(target, canonical(x.astype((SIGNED if result[0] == "s" else UNSIGNED)[width])))
-
-        return clamp
-    source = builder.source(ins.operands[1], "b16" if type_ in ("f16", "bf16") else type_)
-    read = UNSIGNED[16] if type_ == "bf16" else DTYPES[type_]
-
-    def run(machine: Machine) -> None:
-        x = machine.array(source, read)
-        if type_ == "bf16":
-            x = rounding.from_bf16(x)
+    def convert(x: Array) -> Array:
+        x = from_halves(x, type_) if half else x
         if flush and x.dtype == np.float32:
             x = rounding.flush(x)
         if result in INTEGERS:
-            found = float_to_int(x, integral or "rzi", result)
-            if width > BITS[result]:
-                found = found.astype((SIGNED if result[0] == "s" else UNSIGNED)[width])
-            machine.put(target, canonical(found))
-            return
-        machine.put(target, to_float(x, result, mode, integral, saturate, relu, flush))
+            return float_to_int(x, integral or "rzi", result)
+        return to_float(x, result, mode, integral, saturate, relu, flush)
 
-    return run
+    return elementwise(builder, ins, ("b16" if half else type_,), result, convert)
 
 
 def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: bool, relu: bool, flush: bool) -> Array:
     """Return integers or floats converted to a floating-point type (bf16 and tf32 as bits)."""
     if integral is not None:
-        x = round_integral(x, integral)
+        x = _INTEGRAL[integral](x)
     if relu:
         x = np.where(x > 0, x, x * 0 if x.dtype.kind != "f" else np.where(np.isnan(x), x, x.dtype.type(0)))
     if result == "bf16":
@@ -502,7 +426,7 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
         bits = x.view(np.uint32)
         step = np.uint32(0x1000) if mode != "rn" else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
         found = np.where(np.isfinite(x), bits + step, bits)
-        return (found & np.uint32(0xFFFFE000)).view(np.float32)
+        return found & np.uint32(0xFFFFE000)
     dtype = DTYPES[result]
     if x.dtype.kind != "f":
         found = int_to_float(x, mode, dtype)
@@ -517,54 +441,37 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
 
 def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
     """Build cvt.f16x2.f32 and cvt.bf16x2.f32: the first operand becomes the upper half."""
-    target = builder.target(ins.operands[0])
-    high, low = (builder.source(operand, "f32") for operand in ins.operands[1:3])
-    mode = next((word for word in ins.modifiers if word in ("rn", "rz")), "rn")
-    relu = "relu" in ins.modifiers
-    half = result[:-2]
+    mode, relu = rounding_mode(ins), "relu" in ins.modifiers
 
-    def run(machine: Machine) -> None:
-        parts = []
-        for source in (low, high):
-            part = to_float(machine.array(source, DTYPES["f32"]), half, mode, None, False, relu, False)
-            parts.append(part.view(np.uint16).astype(np.uint32))
-        machine.put(target, parts[0] | (parts[1] << np.uint32(16)))
+    def arrays(*operands: Array) -> Array:
+        parts = (to_float(x, result[:-2], mode, None, False, relu, False).view(np.uint16) for x in operands)
+        high, low = (part.astype(np.uint32) for part in parts)
+        return low | high << np.uint32(16)
 
-    return run
+    return elementwise(builder, ins, ("f32", "f32"), "b32", arrays)
 
 
 def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
     """Build cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
     result, type_ = ins.modifiers[2:4]
-    bits = BITS[result]
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if result[0] == "s" else (0, (1 << bits) - 1)
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
-    third = builder.source(ins.operands[3], "b32") if len(ins.operands) > 3 else None
+    bits, mask = BITS[result], (1 << BITS[result]) - 1
 
-    def run(machine: Machine) -> None:
-        a, b = (np.clip(machine.array(s, DTYPES[type_]).astype(np.int64), low, high) for s in (first, second))
-        mask = (1 << bits) - 1
-        found = ((a & mask) << bits) | (b & mask)
-        if third is not None and bits < 16:
-            found = found | (machine.array(third, UNSIGNED[32]).astype(np.int64) << (2 * bits))
-        machine.put(target, canonical((found & 0xFFFFFFFF).astype(np.uint32)))
+    def arrays(x: Array, y: Array, above: Array | None = None) -> Array:
+        a, b = (np.clip(part.astype(np.int64), *limits(result)) & mask for part in (x, y))
+        found = (a << bits) | b
+        if above is not None and bits < 16:
+            found = found | (above.astype(np.int64) << (2 * bits))
+        return (found & 0xFFFFFFFF).astype(np.uint32)
 
-    return run
+    return elementwise(builder, ins, (type_, type_, "b32")[: len(ins.operands) - 1], "b32", arrays)
 
 
-@instruction("szext")
-def build_szext(builder: Builder, ins: Instruction) -> Run:
-    """Build szext: extend a value of b bits by its sign or with zeros."""
-    type_ = ins.modifiers[-1]
-    clamp = "clamp" in ins.modifiers
-
-    def arrays(x: Array, length: Array) -> Array:
-        count = (np.minimum(length, 32) if clamp else length & np.uint32(31)).astype(np.int64)
-        wide = x.astype(np.int64) & ((np.int64(1) << count) - 1)
-        if type_ == "s32":
-            sign = np.where(count > 0, (wide >> np.maximum(count - 1, 0)) & 1, 0)
-            wide = wide - (sign << count)
-        return wide.astype(DTYPES[type_])
-
-    return elementwise(builder, ins, (type_, "u32"), type_, arrays)
+@computes("szext", "t u32 t", words=True)
+def _extended(words: Sequence[str], x: Array, length: Array) -> Array:
+    """Return a value of so many bits extended by its sign or with zeros."""
+    count = (np.minimum(length, 32) if "clamp" in words else length & np.uint32(31)).astype(np.int64)
+    wide = x.astype(np.int64) & ((np.int64(1) << count) - 1)
+    if x.dtype.kind == "i":
+        sign = np.where(count > 0, (wide >> np.maximum(count - 1, 0)) & 1, 0)
+        wide = wide - (sign << count)
+    return wide.astype(x.dtype)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from cudabench.simulator.program.builder import Build, BuildCall
 from cudabench.simulator.program.code import Refuse
-from cudabench.simulator.program.ptx import Instruction
+from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 
 ANY_TYPE = ""
 B = TypeVar("B", bound=Build)
@@ -49,3 +49,8 @@ class Registered:
 def refuse(ins: Instruction) -> Refuse:
     """Return the refusal of an instruction by its full name."""
     return Refuse(f"instruction {ins.text}")
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """Return the operands of a vector; of any other, itself."""
+    return operand.items if isinstance(operand, Vector) else (operand,)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.errors import KernelAssert
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.opcodes import SYSCALLS
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
-from cudabench.simulator.values import INT64, UNSIGNED, as_array, broadcast, canonical
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
+from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 MAX_STRING = 1 << 16
@@ -30,16 +27,20 @@ def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
     found = []
     for argument in arguments:
         name = builder.param_name(argument.name) if isinstance(argument, Symbol) else None
-        slots = builder.slots.get(name or "", {})
         if name is None:
             found.append(builder.source(argument, "b64"))
             continue
+        slots = builder.slots.get(name)
         if not slots:
             raise Refuse("a call without arguments")
-        index = slots[min(slots)]
-        builder.uses.append(index)
-        found.append(index)
+        found.append(slots[min(slots)])
+        builder.uses.append(found[-1])
     return found
+
+
+def _each(machine: Machine, register: int) -> Array:
+    """Return what each lane has in a register, (blocks, threads)."""
+    return broadcast(machine.array(register, INT64), machine.chunk.shape)
 
 
 def read_bytes(machine: Machine, address: int, block: int, thread: int, size: int) -> bytes:
@@ -99,7 +100,7 @@ def format_text(machine: Machine, template: str, arguments: int, block: int, thr
     return _SPECIFIER.sub(replace, template)
 
 
-def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+def _vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of vprintf(format, arguments)."""
     template, place = _arguments(builder, arguments)
     for result in results:
@@ -109,9 +110,7 @@ def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tup
                 builder.defs.append(builder.slot(name, 0, 32))
 
     def run(machine: Machine) -> None:
-        chunk = machine.chunk
-        formats = broadcast(as_array(machine.registers[template], INT64, chunk), chunk.shape)
-        places = broadcast(as_array(machine.registers[place], INT64, chunk), chunk.shape)
+        formats, places = _each(machine, template), _each(machine, place)
         for block, thread in np.argwhere(machine.lanes()).tolist():
             text = text_at(machine, int(formats[block, thread]), block, thread)
             machine.output.append(format_text(machine, text, int(places[block, thread]), block, thread))
@@ -119,16 +118,14 @@ def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tup
     return Op(run, "plain", builder.ins.location)
 
 
-def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of __assertfail(expression, file, line, function, size of a char): it ends the launch."""
     registers = _arguments(builder, arguments)
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        lanes = machine.lanes()
-        place = int(np.argmax(lanes))
-        block, thread = place // chunk.threads, place % chunk.threads
-        values = [int(broadcast(machine.array(index, INT64), chunk.shape)[block, thread]) for index in registers]
+        block, thread = divmod(int(np.argmax(machine.lanes())), chunk.threads)
+        values = [int(_each(machine, index)[block, thread]) for index in registers]
         expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
         raise KernelAssert(
             f"assertion '{expression}' failed at {file}:{values[2]} ({function}) "
@@ -138,7 +135,7 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
     return Op(run, "plain", builder.ins.location)
 
 
-def build_malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of malloc(size): each lane's own memory, or null where the heap is full."""
     (size,) = _arguments(builder, arguments)
     name = builder.param_name(results[0].name) if results and isinstance(results[0], Symbol) else None
@@ -162,14 +159,14 @@ def build_malloc(builder: Builder, results: tuple[Operand, ...], arguments: tupl
     return op
 
 
-def build_free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of free(pointer), which does nothing for a null pointer."""
     (pointer,) = _arguments(builder, arguments)
     location = builder.ins.location
 
     def run(machine: Machine) -> None:
         heap, chunk = _heap(machine), machine.chunk
-        addresses = broadcast(machine.array(pointer, INT64), chunk.shape)
+        addresses = _each(machine, pointer)
         for block, thread in np.argwhere(chunk.real(machine.lanes())).tolist():
             address = int(addresses[block, thread])
             if not address:
@@ -190,7 +187,4 @@ def _heap(machine: Machine) -> HeapRegion:
     return next(region for region in machine.space.slots if isinstance(region, HeapRegion))
 
 
-SYSCALLS["malloc"] = build_malloc
-SYSCALLS["free"] = build_free
-SYSCALLS["vprintf"] = build_vprintf
-SYSCALLS["__assertfail"] = build_assertfail
+SYSCALLS.update(malloc=_malloc, free=_free, vprintf=_vprintf, __assertfail=_assertfail)

@@ -10,44 +10,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.fp8 import FORMATS
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.warp import by_warp
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
-from cudabench.simulator.program.ptx import Instruction, Operand, Vector
-from cudabench.simulator.values import DTYPES, UNSIGNED, Array, as_array
+from cudabench.simulator.program.ptx import Instruction, Operand
+from cudabench.simulator.values import DTYPES, Array
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
-
-_FP8 = ("e4m3", "e5m2")
+FP8 = ("e4m3", "e5m2")
 _SHAPES = {  # by the type of A
     "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
     "tf32": ("m16n8k4", "m16n8k8"),
     "f16": ("m16n8k8", "m16n8k16"),
     "bf16": ("m16n8k8", "m16n8k16"),
-    **dict.fromkeys(_FP8, ("m16n8k16", "m16n8k32")),
+    **dict.fromkeys(FP8, ("m16n8k16", "m16n8k32")),
     **dict.fromkeys(("s8", "u8"), ("m8n8k16", "m16n8k16", "m16n8k32")),
     **dict.fromkeys(("s4", "u4"), ("m8n8k32", "m16n8k32", "m16n8k64")),
     "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
 ACCUMULATORS = {  # by the type of A
-    "f64": ("f64",), "tf32": ("f32",), "f16": ("f16", "f32"), "bf16": ("f32",), **dict.fromkeys(_FP8, ("f16", "f32")),
+    "f64": ("f64",), "tf32": ("f32",), "f16": ("f16", "f32"), "bf16": ("f32",), **dict.fromkeys(FP8, ("f16", "f32")),
     **dict.fromkeys(("s8", "u8", "s4", "u4", "b1"), ("s32",)),
 }  # fmt: skip
 ELEMENT_BITS = {
     "f64": 64, "tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
     "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
-_TOGETHER = (_FP8, ("s8", "u8"), ("s4", "u4"))  # types that A and B may mix
+_TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # types that A and B may mix
 _KEPT = np.uint32(0xFFFFE000)  # the bits of a float32 that TF32 has
 
 _LANE = np.arange(32)
@@ -96,7 +93,7 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
 def unpacked(lanes: Array, type_: str) -> Array:
     """Return registers (..., registers) as numbers (..., elements); bf16, tf32 and fp8 as floats, bits as 0 and 1."""
     lanes = np.ascontiguousarray(lanes)
-    if type_ == "f64" or type_ in ("f32", "s32"):
+    if type_ in ("f64", "f32", "s32"):
         return lanes
     if type_ == "tf32":
         return (lanes & _KEPT).view(np.float32)
@@ -104,7 +101,7 @@ def unpacked(lanes: Array, type_: str) -> Array:
         return lanes.view(np.float16)
     if type_ == "bf16":
         return rounding.from_bf16(lanes.view(np.uint16))
-    if type_ in _FP8:
+    if type_ in FP8:
         return lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
     octets = lanes.view(np.uint8)
     if type_ in ("s8", "u8"):
@@ -117,7 +114,7 @@ def unpacked(lanes: Array, type_: str) -> Array:
 
 def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """Return some registers of all lanes: (blocks or 1, warps, 32, registers)."""
-    parts = [by_warp(machine, as_array(machine.registers[i], dtype, machine.chunk)) for i in registers]
+    parts = [by_warp(machine, machine.array(i, dtype)) for i in registers]
     found: Array = np.empty((max(part.shape[0] for part in parts), *parts[0].shape[1:], len(parts)), parts[0].dtype)
     for place, part in enumerate(parts):
         found[..., place] = part
@@ -148,60 +145,66 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
     return whole.astype(np.int32)
 
 
-def repacked(lanes: Array, outer: str) -> Array:
-    """Return the elements of C as registers: two float16 in one."""
-    return np.ascontiguousarray(lanes).view(np.uint32) if outer == "f16" else lanes
+class Fragment:
+    """A matrix that the lanes of a warp hold in registers; copies: how often they may hold each element of A and B."""
+
+    def __init__(
+        self, builder: Builder, operand: Operand, matrix: str, shape: Shape, type_: str, copies: int = 1
+    ) -> None:
+        registers, bits = items(operand), ELEMENT_BITS[type_]
+        row, column = places(matrix, shape, bits)
+        elements, count = row.shape[1], len(registers) * max(1, 32 // bits)
+        if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
+            raise refuse(builder.ins)
+        named = type_ if type_ in ("f64", "f32", "s32") else "b32"
+        self.type, self.dtype = type_, DTYPES[named]
+        self.registers = [builder.source(item, named) for item in registers]
+        # Where each element of the matrix stands in a row of those of all lanes one after the other.
+        self.index = np.empty(shape.sides(matrix), np.int64)
+        self.index[row, column] = _LANE[:, None] * count + np.arange(elements)
+
+    def read(self, machine: Machine, warps: Any = slice(None)) -> Array:
+        """Return the matrices of some warps, (blocks or 1, warps, rows, columns)."""
+        lanes = unpacked(together(machine, self.registers, self.dtype)[:, warps], self.type)
+        return lanes.reshape(*lanes.shape[:2], -1)[..., self.index]
 
 
-def gathering(matrix: str, shape: Shape, bits: int, count: int) -> Array:
-    """Return where each element of a matrix stands in a row of `count` elements of all lanes one after the other."""
-    row, column = places(matrix, shape, bits)
-    index = np.empty(shape.sides(matrix), np.int64)
-    index[row, column] = _LANE[:, None] * count + np.arange(row.shape[1])
-    return index
+class Result:
+    """The registers of D."""
+
+    def __init__(self, builder: Builder, operand: Operand, shape: Shape, type_: str) -> None:
+        row, column = places("c", shape, ELEMENT_BITS[type_])
+        self.type, self.index = type_, row * shape.n + column
+        if len(items(operand)) * max(1, 32 // ELEMENT_BITS[type_]) != row.shape[1]:
+            raise refuse(builder.ins)
+        self.targets = [builder.target(item) for item in items(operand)]
+
+    def lanes(self, found: Array) -> Array:
+        """Return matrices (blocks or 1, warps, rows, columns) as (blocks or 1, warps, 32, registers): two float16 in
+        one."""
+        elements = np.ascontiguousarray(found.reshape(*found.shape[:2], -1)[..., self.index])
+        return elements.view(np.uint32) if self.type == "f16" else elements
 
 
 def multiply(
     builder: Builder, ins: Instruction, shape: Shape, types: tuple[str, str, str, str], copies: int, how: Sequence[str]
 ) -> Op:
     """Return the op of D = A B + C; types: of D, A, B and C. copies: how often a fragment holds each float16."""
-    outer, type_a, type_b, inner = types
+    outer, type_a, type_b, _ = types
     mode = rounding_mode(ins)
     as_hopper = builder.module.target.startswith("sm_90") and type_a in accumulate.SUMS
-
-    def fragment(operand: Operand, matrix: str, type_: str) -> tuple[tuple[Operand, ...], int]:
-        """Return a fragment's registers and how many elements they hold."""
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        bits = ELEMENT_BITS[type_]
-        elements = places(matrix, shape, bits)[0].shape[1]
-        count = len(items) * max(1, 32 // bits)
-        if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
-            raise refuse(ins)
-        return items, count
-
-    sources, gather, reads = {}, {}, {}
-    for matrix, operand, type_ in zip("abc", ins.operands[1:4], (type_a, type_b, inner), strict=True):
-        items, count = fragment(operand, matrix, type_)
-        reads[matrix] = DTYPES[type_] if type_ in ("f64", "f32", "s32") else UNSIGNED[32]
-        named = "f64" if type_ == "f64" else type_ if type_ in ("f32", "s32") else "b32"
-        sources[matrix] = [builder.source(item, named) for item in items]
-        gather[matrix] = gathering(matrix, shape, ELEMENT_BITS[type_], count)
-    targets = [builder.target(item) for item in fragment(ins.operands[0], "c", outer)[0]]
-    row, column = places("c", shape, ELEMENT_BITS[outer])
-    scatter = row * shape.n + column
-
-    def collect(machine: Machine, matrix: str, type_: str) -> Array:
-        lanes = unpacked(together(machine, sources[matrix], reads[matrix]), type_)
-        return lanes.reshape(*lanes.shape[:2], -1)[..., gather[matrix]]
+    operands = zip(ins.operands[1:4], "abc", types[1:], strict=True)
+    fragments = [Fragment(builder, operand, matrix, shape, type_, copies) for operand, matrix, type_ in operands]
+    result = Result(builder, ins.operands[0], shape, outer)
 
     def run(machine: Machine) -> None:
-        a, b, c = (collect(machine, x, of) for x, of in zip("abc", (type_a, type_b, inner), strict=True))
+        a, b, c = (fragment.read(machine) for fragment in fragments)
         if as_hopper:
             found = accumulate.of_warp(a, b, c, type_a, type_b, outer)
         else:
             found = multiplied(a, b, c, type_a, outer, mode, how)
-        lanes = repacked(found.reshape(*found.shape[:2], -1)[..., scatter], outer)
-        for element, target in enumerate(targets):
+        lanes = result.lanes(found)
+        for element, target in enumerate(result.targets):
             machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))
 
     return meeting(run, ins)
@@ -230,12 +233,11 @@ def types_of(ins: Instruction) -> tuple[str, str, str, str]:
 
 
 @instruction("mma")
-def build_mma(builder: Builder, ins: Instruction) -> Op:
-    """Build mma.sync."""
+def _mma(builder: Builder, ins: Instruction) -> Op:
     words = [word for word in ins.modifiers if word not in ROUNDINGS]
     if words[:2] != ["sync", "aligned"] or not re.fullmatch(r"m\d+n\d+k\d+", words[2]) or words[3:5] != ["row", "col"]:
         raise Refuse(f"sparse or block-scaled tensor cores ({ins.text})")
     types = types_of(ins)
-    if words[2] not in _SHAPES[types[1]] or (types[1] not in ("f16", *_FP8) and types[0] != types[3]):
+    if words[2] not in _SHAPES[types[1]] or (types[1] not in ("f16", *FP8) and types[0] != types[3]):
         raise Refuse(f"tensor cores with other types ({ins.text})")
     return multiply(builder, ins, Shape.of(words[2]), types, 1, words)

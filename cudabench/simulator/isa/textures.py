@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.isa.access import MemoryOp
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.access import MemoryOp, source_place
+from cudabench.simulator.isa.opcodes import instruction, items, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
@@ -35,9 +37,6 @@ from cudabench.simulator.values import (
     canonical,
     different,
 )
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
 
 # Coordinates by geometry, and whether a layer stands before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -62,12 +61,11 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
     if not isinstance(operand, Vector) or len(operand.items) != 2:
         raise Refuse(f"textures with separate samplers ({ins.text})")
     count, layered = _GEOMETRY[geometry]
-    place = operand.items[1]
-    items = list(place.items if isinstance(place, Vector) else (place,))
-    layer = builder.source(items.pop(0), "u32") if layered else None
-    return Fetch(
-        builder.source(operand.items[0], "b64"), layer, tuple(builder.source(item, type_) for item in items[:count])
-    )
+    handle, place = operand.items
+    coordinates = list(items(place))
+    layer = builder.source(coordinates.pop(0), "u32") if layered else None
+    found = tuple(builder.source(item, type_) for item in coordinates[:count])
+    return Fetch(builder.source(handle, "b64"), layer, found)
 
 
 def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Texture, Array]]:
@@ -83,7 +81,7 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Textur
     else:
         handles = broadcast(as_array(value, INT64, chunk), chunk.shape)
         named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
-    place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
+    place = source_place(machine, ins.location)
     kind = "surface" if ins.opcode.startswith("su") else "texture"
     found = []
     for number, those in named:
@@ -102,15 +100,19 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Textur
     return found
 
 
-def wrapped(index: Array, count: int, mode: str) -> tuple[Array, Array | None]:
-    """Return indices of texels by the address mode, and which lie on the border (None: none can)."""
-    if mode == "wrap":
-        return index % count, None
-    if mode == "mirror":
-        folded = index % (2 * count)
-        return np.where(folded < count, folded, 2 * count - 1 - folded), None
-    inside = np.clip(index, 0, count - 1)
-    return inside, index != inside if mode == "border" else None
+def wrapped(texture: Texture, places: Sequence[Array], modes: Sequence[str] = ()) -> list[tuple[Array, Array | None]]:
+    """Return indices of texels by the address modes, x first, and which lie on the border (None: none can)."""
+    found: list[tuple[Array, Array | None]] = []
+    for index, count, mode in zip(places, texture.extents, modes or texture.modes, strict=True):
+        if mode == "wrap":
+            found.append((index % count, None))
+        elif mode == "mirror":
+            folded = index % (2 * count)
+            found.append((np.where(folded < count, folded, 2 * count - 1 - folded), None))
+        else:
+            inside = np.clip(index, 0, count - 1)
+            found.append((inside, index != inside if mode == "border" else None))
+    return found
 
 
 def texels(
@@ -141,15 +143,10 @@ def texels(
     return found
 
 
-def _layer(texture: Texture, layer: Array | None) -> Array | None:
-    return None if layer is None else np.clip(layer.astype(np.int64), 0, texture.texels.shape[0] - 1)
-
-
 def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
-    """Return coordinates in texels, in double precision; what is no number is 0."""
-    extents = texture.extents
+    """Return coordinates in texels, in double precision; NaN is 0."""
     found = []
-    for x, count in zip(coordinates, extents, strict=True):
+    for x, count in zip(coordinates, texture.extents, strict=True):
         x = x.astype(np.float64)
         x = x * count if texture.normalized else x
         found.append(np.clip(np.nan_to_num(x), -(2.0**40), 2.0**40))
@@ -158,49 +155,44 @@ def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
 
 def _fixed(x: Array) -> Array:
     """Return the place between the centres of texels: the lower one above 8 fractional bits."""
-    found: Array = np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
-    return found
+    return np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
 
 
-def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None = None) -> Array:
+def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
     """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
     places = _scaled(texture, coordinates)
-    layer = _layer(texture, layer)
-    extents = texture.extents
-    modes = texture.modes
     if texture.filter == "point":
-        index = [
-            wrapped(np.floor(x).astype(np.int64), count, mode)
-            for x, count, mode in zip(places, extents, modes, strict=True)
-        ]
+        index = wrapped(texture, [np.floor(x).astype(np.int64) for x in places])
         return texture.values(texels(texture, layer, index, note))
-    low, weight = [], []
-    for x in places:
-        fixed = _fixed(x)
-        low.append(fixed >> 8)
-        weight.append((fixed & (_ONE - 1)) / _ONE)
+    fixed = [_fixed(x) for x in places]
     total: Any = 0.0
     for corner in range(1 << len(places)):
         upper = [corner >> axis & 1 for axis in range(len(places))]
-        index = [wrapped(i + up, count, mode) for i, up, count, mode in zip(low, upper, extents, modes, strict=True)]
+        index = wrapped(texture, [(at >> 8) + up for at, up in zip(fixed, upper, strict=True)])
         share: Any = 1.0
-        for up, a in zip(upper, weight, strict=True):
-            share = share * (a if up else 1.0 - a)
+        for up, at in zip(upper, fixed, strict=True):
+            weight = (at & (_ONE - 1)) / _ONE
+            share = share * (weight if up else 1.0 - weight)
         part = texture.values(texels(texture, layer, index, note, share != 0)).astype(np.float64)
         # A texel without weight counts for nothing, also where it is no number.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
-    found: Array = total.astype(np.float32)
-    return found
+    return total.astype(np.float32)
 
 
-def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None = None) -> Array:
+def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
     """Return what a fetch with integer coordinates gives: the texel; outside of linear memory zero."""
-    mode = "border" if texture.linear else "clamp"
-    index = [
-        wrapped(x.astype(np.int64), count, mode if texture.linear else own)
-        for x, count, own in zip(coordinates, texture.extents, texture.modes, strict=True)
-    ]
-    return texture.values(texels(texture, _layer(texture, layer), index, note))
+    index = wrapped(texture, [x.astype(np.int64) for x in coordinates], ("border",) if texture.linear else ())
+    return texture.values(texels(texture, layer, index, note))
+
+
+def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None, of: int) -> Array:
+    """Return one component of the four texels that a bilinear fetch would mix: (..., 4)."""
+    low, parts = [_fixed(place) >> 8 for place in _scaled(texture, coordinates)], []
+    for steps in ((0, 1), (1, 1), (1, 0), (0, 0)):
+        index = wrapped(texture, [place + step for place, step in zip(low, steps, strict=True)])
+        values = texture.values(texels(texture, layer, index, note))
+        parts.append(values[..., of] if of < values.shape[-1] else np.zeros_like(values[..., 0]))
+    return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 
 def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
@@ -252,14 +244,6 @@ def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[
     return access
 
 
-def _fetched(builder: Builder, fetch: Fetch) -> MemoryOp:
-    """Return the record of a fetch from a texture."""
-    access = _access(builder, "load")
-    access.cached = "fetch"
-    builder.cached.append((access, fetch.handle))
-    return access
-
-
 def _channels(found: Array, count: int, type_: str) -> list[Value]:
     """Return channels as registers hold them; those that a texture lacks are zero."""
     dtype = DTYPES[type_]
@@ -286,48 +270,43 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
         machine.put(target, value)
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
-def _destination(builder: Builder, operand: Operand) -> tuple[list[int], int | None]:
-    """Return the registers of the channels, and of the predicate that tells whether all texels are there, which they
-    are: no array here is sparse."""
-    resident = None
-    if isinstance(operand, Pair):
-        resident = builder.target(operand.second)
-        operand = operand.first
-    return [builder.target(item) for item in _items(operand)], resident
-
-
-def _types(ins: Instruction, operands: int) -> tuple[str, str]:
-    """Return the types of the result and of the coordinates; refuse an offset in texels or a depth to compare with."""
+@instruction("tex", "tld4")
+def _tex(builder: Builder, ins: Instruction) -> Run:
+    """Build a fetch: with a level or gradients, which are ignored as there are no mipmaps, or without. tld4: one
+    component of four texels."""
     result, kind = ins.modifiers[-2:]
-    if result not in ("f32", "s32", "u32") or kind not in ("f32", "s32") or len(ins.operands) > operands:
+    gathers = ins.opcode == "tld4"
+    # An offset in texels, or a depth to compare with, is one operand more.
+    operands = 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers)
+    kinds = ("f32",) if gathers else ("f32", "s32")
+    if result not in ("f32", "s32", "u32") or kind not in kinds or len(ins.operands) > operands:
         raise refuse(ins)
-    return result, kind
-
-
-@instruction("tex")
-def build_tex(builder: Builder, ins: Instruction) -> Run:
-    """Build tex, with a level or gradients (ignored: there are no mipmaps) or without."""
-    result, kind = _types(ins, 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers))
+    find: Callable[[Texture, Array | None, list[Array], Note | None], Array] = sample if kind == "f32" else fetched
+    if gathers:
+        find = partial(gathered, of=next(_COMPONENTS.index(word) for word in ins.modifiers if word in _COMPONENTS))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
-    targets, resident = _destination(builder, ins.operands[0])
-    access = _fetched(builder, fetch)
+    into = ins.operands[0]
+    # The predicate of a pair tells whether all texels are there, which they are: no array here is sparse.
+    resident = builder.target(into.second) if isinstance(into, Pair) else None
+    targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
+    access = _access(builder, "load")
+    access.cached = "fetch"
+    builder.cached.append((access, fetch.handle))
 
     def run(machine: Machine) -> None:
-        layer = None if fetch.layer is None else machine.array(fetch.layer, UNSIGNED[32])
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
         read = []
         for texture, lanes in bound(machine, fetch, ins):
-            if kind == "f32" and texture.linear:
+            if kind == "f32" and texture.linear and not gathers:
                 raise KernelTrap(
                     f"kernel {machine.code.name} reads the linear memory '{texture.name}' by coordinates that are no "
                     "whole numbers, which no GPU does: use tex1Dfetch, or give it as memory=array."
                 )
-            note = noting(machine, access, ins, texture, lanes)
-            found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, note)
+            layer: Array = None
+            if fetch.layer is not None:
+                number = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
+                layer = np.clip(number, 0, texture.texels.shape[0] - 1)
+            found = find(texture, layer, coordinates, noting(machine, access, ins, texture, lanes))
             read.append((lanes, _channels(found, len(targets), result)))
         _put(machine, targets, read)
         if resident is not None:
@@ -336,46 +315,8 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-@instruction("tld4")
-def build_tld4(builder: Builder, ins: Instruction) -> Run:
-    """Build tld4: one component of the four texels that a bilinear fetch would mix."""
-    component = next(word for word in ins.modifiers if word in _COMPONENTS)
-    result, kind = _types(ins, 2)
-    if kind != "f32":
-        raise refuse(ins)
-    fetch = _fetch(builder, ins, ins.operands[1], kind)
-    targets, resident = _destination(builder, ins.operands[0])
-    number = _COMPONENTS.index(component)
-    access = _fetched(builder, fetch)
-
-    def run(machine: Machine) -> None:
-        coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
-        read = []
-        for texture, lanes in bound(machine, fetch, ins):
-            layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
-            corner = [_fixed(place) >> 8 for place in _scaled(texture, coordinates)]
-            parts, note = [], noting(machine, access, ins, texture, lanes)
-            for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
-                index = [
-                    wrapped(place + step, count, mode)
-                    for place, step, count, mode in zip(
-                        corner, (right, down), texture.extents, texture.modes, strict=True
-                    )
-                ]
-                values = texture.values(texels(texture, layer, index, note))
-                parts.append(values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0]))
-            around = np.stack(np.broadcast_arrays(*parts), axis=-1)
-            read.append((lanes, _channels(around, len(targets), result)))
-        _put(machine, targets, read)
-        if resident is not None:
-            machine.put(resident, True)
-
-    return run
-
-
 @instruction("txq", "suq")
-def build_query(builder: Builder, ins: Instruction) -> Run:
-    """Build txq and suq of width, height and depth."""
+def _query(builder: Builder, ins: Instruction) -> Run:
     axis = next((("width", "height", "depth").index(w) for w in ins.modifiers if w in ("width", "height", "depth")), -1)
     if axis < 0:
         raise refuse(ins)
@@ -392,18 +333,6 @@ def build_query(builder: Builder, ins: Instruction) -> Run:
 # Surfaces: bytes of a row, and rows, addressed without any conversion.
 
 
-def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any], str]:
-    """Return (clamp mode, elements, their type) of a surface access; only the unformatted .b is there."""
-    if ins.modifiers[0] != "b":
-        raise refuse(ins)
-    mode = ins.modifiers[-1] if ins.modifiers[-1] in ("trap", "clamp", "zero") else "trap"
-    type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
-    if type_ is None:
-        raise refuse(ins)
-    count = next((int(word[1]) for word in ins.modifiers if word in ("v2", "v4")), 1)
-    return mode, count, DTYPES[type_], type_
-
-
 class Places(NamedTuple):
     """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that name it, and
     those of them that go nowhere (None: none)."""
@@ -412,11 +341,6 @@ class Places(NamedTuple):
     offset: Array
     lanes: Array
     dropped: Array | None
-
-    @property
-    def raw(self) -> Array:
-        """The bytes."""
-        return self.surface.bytes
 
     @property
     def there(self) -> Array:
@@ -436,7 +360,7 @@ class Places(NamedTuple):
     def read(self, dtype: np.dtype[Any], count: int) -> list[Array]:
         """Return `count` elements of each lane, 0 where it does not go."""
         at = self.offset[..., None] + np.arange(count * dtype.itemsize)
-        found = self.raw[np.minimum(at, self.raw.size - 1)].view(dtype)
+        found = self.surface.bytes[np.minimum(at, self.surface.bytes.size - 1)].view(dtype)
         if self.dropped is not None:
             found = np.where(self.dropped[..., None], dtype.type(0), found)
         return [found[..., number] for number in range(count)]
@@ -446,23 +370,18 @@ class Places(NamedTuple):
         lanes = self.there
         values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
         at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
-        self.raw[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
+        self.surface.bytes[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
         written = machine.surface_writes.get(self.surface.base)
         if written is None:
-            written = machine.surface_writes[self.surface.base] = np.zeros(self.raw.size, dtype=bool)
+            written = machine.surface_writes[self.surface.base] = np.zeros(self.surface.bytes.size, dtype=bool)
         written[at] = True
 
 
-def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int) -> list[Places]:
-    """Return where an access of `size` bytes a lane goes, for each surface, by the clamp mode; what a GPU would trap
-    on, or leave undefined, is a hazard, and does not happen."""
-    return [_placed(machine, ins, fetch, mode, size, *one) for one in bound(machine, fetch, ins)]
-
-
-def _placed(
+def _places(
     machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int, surface: Texture, lanes: Array
 ) -> Places:
-    """Return where the lanes of one surface go."""
+    """Return where an access of `size` bytes goes for the lanes of a surface, by the clamp mode; what a GPU would trap
+    on, or leave undefined, is a hazard, and does not happen."""
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
@@ -521,43 +440,41 @@ def _tell(
     machine.hazards.add(kind, ins.location, count, block, thread, text)
 
 
-@instruction("suld")
-def build_suld(builder: Builder, ins: Instruction) -> Run:
-    """Build suld.b: bytes of a surface."""
-    mode, count, dtype, _ = _surface(builder, ins)
+@instruction("suld", "sust")
+def _surface(builder: Builder, ins: Instruction) -> Run:
+    """Build an access to bytes of a surface; only the unformatted .b is there."""
+    type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
+    if ins.modifiers[0] != "b" or type_ is None:
+        raise refuse(ins)
+    mode = ins.modifiers[-1] if ins.modifiers[-1] in ("trap", "clamp", "zero") else "trap"
+    count = next((int(word[1]) for word in ins.modifiers if word in ("v2", "v4")), 1)
+    dtype, loads = DTYPES[type_], ins.opcode == "suld"
+    size = count * dtype.itemsize
     builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
-    fetch = _fetch(builder, ins, ins.operands[1], "s32")
-    targets = [builder.target(item) for item in _items(ins.operands[0])]
-    widths = [max(16, builder.width(target)) for target in targets]
-    access = _access(builder, "load", dtype, count)
+    fetch = _fetch(builder, ins, ins.operands[1 if loads else 0], "s32")
+    parts = items(ins.operands[0 if loads else 1])
+    registers = [builder.target(item) if loads else builder.source(item, type_) for item in parts]
+    widths = [max(16, builder.width(register)) for register in registers]
+    access = _access(builder, "load" if loads else "store", dtype, count)
+    if not loads:
+        builder.write_addresses.append(fetch.handle)
 
-    def run(machine: Machine) -> None:
+    def run_load(machine: Machine) -> None:
         read = []
-        for places in _places(machine, ins, fetch, mode, count * dtype.itemsize):
+        for surface, lanes in bound(machine, fetch, ins):
+            places = _places(machine, ins, fetch, mode, size, surface, lanes)
             places.log(machine, access, ())
-            check_coherent(machine, ins, places.surface, places.offset, count * dtype.itemsize, places.there)
+            check_coherent(machine, ins, surface, places.offset, size, places.there)
             found = zip(widths, places.read(dtype, count), strict=True)
-            read.append((places.lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
-        _put(machine, targets, read)
+            read.append((lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
+        _put(machine, registers, read)
 
-    return run
-
-
-@instruction("sust")
-def build_sust(builder: Builder, ins: Instruction) -> Run:
-    """Build sust.b: bytes into a surface."""
-    mode, count, dtype, type_ = _surface(builder, ins)
-    builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
-    fetch = _fetch(builder, ins, ins.operands[0], "s32")
-    sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
-    access = _access(builder, "store", dtype, count)
-    builder.write_addresses.append(fetch.handle)
-
-    def run(machine: Machine) -> None:
-        for places in _places(machine, ins, fetch, mode, count * dtype.itemsize):
-            if not places.raw.flags.writeable:
+    def run_store(machine: Machine) -> None:
+        for surface, lanes in bound(machine, fetch, ins):
+            places = _places(machine, ins, fetch, mode, size, surface, lanes)
+            if not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-            places.log(machine, access, [machine.registers[source] for source in sources])
-            places.write(machine, [machine.array(source, dtype) for source in sources], dtype)
+            places.log(machine, access, [machine.registers[source] for source in registers])
+            places.write(machine, [machine.array(source, dtype) for source in registers], dtype)
 
-    return run
+    return run_load if loads else run_store

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.members import examine, function_name
+from cudabench.simulator.isa.elementwise import limits
 from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
-from cudabench.simulator.program.ptx import Instruction, Location, Operand, Pair
+from cudabench.simulator.program.ptx import Instruction, Location, Pair
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, broadcast, canonical, truth
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
-
 _U32 = UNSIGNED[32]
-POISON = np.uint32(0xFFFFFFFF)  # NaN as a float
+POISON = np.uint32(0xFFFFFFFF)  # NaN as a float; all lanes, as bits
 
 
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
     """Return an op at which the lanes of a warp meet: those that the member mask names, or (None) all of them."""
 
     def named(machine: Machine) -> Array | None:
-        if members is None:
-            return None
-        return as_array(machine.registers[members], _U32, machine.chunk)
+        return None if members is None else machine.array(members, _U32)
 
     def meet(machine: Machine) -> None:
         who: Array | None = None
@@ -48,16 +43,6 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
     op.members = named
     op.function = function_name(ins)
     return op
-
-
-def _member_mask(builder: Builder, operand: Operand) -> int:
-    return builder.source(operand, "b32")
-
-
-def build_warp_sync(builder: Builder, ins: Instruction) -> Op:
-    """Build bar.warp.sync."""
-    members = _member_mask(builder, ins.operands[0])
-    return collective(builder, ins, lambda machine: None, members)
 
 
 def by_warp(machine: Machine, array: Array) -> Array:
@@ -88,37 +73,29 @@ def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
     return builder.target(into), None
 
 
+# The lane that a shuffle reads, by its own, b, and segment of lanes.
+_OTHER: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "up": lambda own, b, segment: own - b, "down": lambda own, b, segment: own + b,
+    "bfly": lambda own, b, segment: own ^ b, "idx": lambda own, b, segment: (own & segment) | (b & ~segment),
+}  # fmt: skip
+
+
 @instruction("shfl")
-def build_shfl(builder: Builder, ins: Instruction) -> Op:
-    """Build shfl.sync: read another lane's register (PTX ISA 9.7.9.6)."""
-    words = ins.modifiers
-    mode = next(word for word in words if word in ("up", "down", "bfly", "idx"))
+def _shfl(builder: Builder, ins: Instruction) -> Op:
+    mode = next(word for word in ins.modifiers if word in _OTHER)
     target, predicate = _targets(builder, ins)
     source, lane, clamp = (builder.source(operand, "b32") for operand in ins.operands[1:4])
-    members = _member_mask(builder, ins.operands[4]) if len(ins.operands) > 4 else None
+    members = builder.source(ins.operands[4], "b32") if len(ins.operands) > 4 else None
     own = np.arange(32, dtype=np.int64)
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        value = as_array(machine.registers[source], _U32, chunk)
-        b = by_warp(machine, as_array(machine.registers[lane], _U32, chunk)).astype(np.int64) & 31
-        c = by_warp(machine, as_array(machine.registers[clamp], _U32, chunk)).astype(np.int64)
-        segment = (c >> 8) & 31
-        bound = c & 31
+        value = machine.array(source, _U32)
+        b, c = (by_warp(machine, machine.array(index, _U32)).astype(np.int64) for index in (lane, clamp))
+        segment, bound = (c >> 8) & 31, c & 31
         high = (own & segment) | (bound & ~segment)
-        low = own & segment
-        if mode == "up":
-            other = own - b
-            valid = other >= high
-        elif mode == "down":
-            other = own + b
-            valid = other <= high
-        elif mode == "bfly":
-            other = own ^ b
-            valid = other <= high
-        else:
-            other = low | (b & ~segment)
-            valid = other <= high
+        other = _OTHER[mode](own, b & 31, segment)
+        valid = other >= high if mode == "up" else other <= high
         other = np.where(valid, other, own)
         undefined = _undefined(machine, ins.location, members, other)
         if predicate is not None:
@@ -129,20 +106,26 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
         wide = by_warp(machine, value)
         if other.shape[0] == 1 and value.shape[1] > 1:
             base = (np.arange(chunk.warps, dtype=np.int64) * 32)[:, None]
-            index = (np.broadcast_to(other[0], (chunk.warps, 32)) + base).reshape(-1)
-            found = value.take(index, axis=1)
+            found = value.take((np.broadcast_to(other[0], (chunk.warps, 32)) + base).reshape(-1), axis=1)
         else:
-            blocks = max(other.shape[0], wide.shape[0])
-            found = np.take_along_axis(
-                np.broadcast_to(wide, (blocks, chunk.warps, 32)),
-                np.broadcast_to(other, (blocks, chunk.warps, 32)),
-                axis=2,
-            ).reshape(blocks, -1)
+            shape = (max(other.shape[0], wide.shape[0]), chunk.warps, 32)
+            found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
+            found = found.reshape(shape[0], -1)
         if undefined is not None:
             found = np.where(undefined, POISON, found)
         machine.put(target, canonical(found))
 
     return collective(builder, ins, run, members)
+
+
+def _named(machine: Machine, members: int | None) -> Array:
+    """Return the lanes that each lane names, as bits that broadcast over (blocks, warps, 32)."""
+    return POISON if members is None else by_warp(machine, machine.array(members, _U32))
+
+
+def _lanes_named(named: Array) -> Array:
+    """Return bits as bools along a last axis of 32 lanes."""
+    return ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
 
 
 def _undefined(machine: Machine, location: Location, members: int | None, other: Array) -> Array | None:
@@ -151,9 +134,7 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
     None where there are none. That is no hazard by itself: reductions of less than a warp do so in lanes whose result
     nobody reads. What such a lane gets is undefined; here it is poison, so that a result in which it is used is wrong.
     """
-    named: Any = np.uint32(0xFFFFFFFF)
-    if members is not None:
-        named = by_warp(machine, as_array(machine.registers[members], _U32, machine.chunk))
+    named = _named(machine, members)
     if machine.mask is None and (named == np.uint32(0xFFFFFFFF)).all():
         return None
     lanes = active(machine)
@@ -177,21 +158,16 @@ def _per_warp(machine: Machine, result: Array) -> Array:
 
 
 @instruction("vote")
-def build_vote(builder: Builder, ins: Instruction) -> Op:
-    """Build vote.sync: all, any, uni and ballot."""
+def _vote(builder: Builder, ins: Instruction) -> Op:
     mode = next(word for word in ins.modifiers if word in ("all", "any", "uni", "ballot"))
     target = builder.target(ins.operands[0])
     source, flip = builder.predicate(ins.operands[1])
-    members = _member_mask(builder, ins.operands[2]) if len(ins.operands) > 2 else None
+    members = builder.source(ins.operands[2], "b32") if len(ins.operands) > 2 else None
 
     def run(machine: Machine) -> None:
-        value = as_array(machine.registers[source], BOOL, machine.chunk)
-        values = by_warp(machine, ~value if flip else value)
-        lanes = active(machine)
-        named: Any = np.uint32(0xFFFFFFFF)
-        if members is not None:
-            # Each lane votes with the lanes that it names.
-            named = by_warp(machine, as_array(machine.registers[members], _U32, machine.chunk))
+        value = machine.array(source, BOOL)
+        values, lanes = by_warp(machine, ~value if flip else value), active(machine)
+        named = _named(machine, members)  # each lane votes with the lanes that it names
         yes, no = as_bits(values & lanes) & named, as_bits(~values & lanes) & named
         if mode == "ballot":
             machine.put(target, canonical(_per_warp(machine, yes)))
@@ -203,107 +179,75 @@ def build_vote(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("activemask")
-def build_activemask(builder: Builder, ins: Instruction) -> Run:
-    """Build activemask."""
+def _activemask(builder: Builder, ins: Instruction) -> Run:
     target = builder.target(ins.operands[0])
-
-    def run(machine: Machine) -> None:
-        machine.put(target, _per_warp(machine, as_bits(active(machine))))
-
-    return run
+    return lambda machine: machine.put(target, _per_warp(machine, as_bits(active(machine))))
 
 
 @instruction("match")
-def build_match(builder: Builder, ins: Instruction) -> Op:
-    """Build match.any and match.all: the lanes that hold the same value."""
-    all_ = "all" in ins.modifiers
-    type_ = ins.modifiers[-1]
+def _match(builder: Builder, ins: Instruction) -> Op:
+    all_, type_ = "all" in ins.modifiers, ins.modifiers[-1]
     target, predicate = _targets(builder, ins)
-    source = builder.source(ins.operands[1], type_)
-    members = _member_mask(builder, ins.operands[2])
+    source, members = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "b32")
 
     def run(machine: Machine) -> None:
-        chunk = machine.chunk
-        values = by_warp(machine, as_array(machine.registers[source], DTYPES[type_], chunk))
-        lanes = active(machine)
-        named = by_warp(machine, as_array(machine.registers[members], _U32, chunk))
+        values = by_warp(machine, machine.array(source, DTYPES[type_]))
         # inside[..., i, j]: lane i names lane j, which is here.
-        inside = ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes[
-            ..., None, :
-        ]
+        inside = _lanes_named(_named(machine, members)) & active(machine)[..., None, :]
         blocks = max(values.shape[0], inside.shape[0])
-        values = np.broadcast_to(values, (blocks, chunk.warps, 32))
-        inside = np.broadcast_to(inside, (blocks, chunk.warps, 32, 32))
+        values = np.broadcast_to(values, (blocks, machine.chunk.warps, 32))
+        inside = np.broadcast_to(inside, (blocks, machine.chunk.warps, 32, 32))
         same = (values[..., :, None] == values[..., None, :]) & inside
-        bits = as_bits(same)[..., 0]
-        if not all_:
-            machine.put(target, bits.reshape(blocks, -1))
-            return
-        whole = (same | ~inside).all(axis=3)
-        machine.put(target, np.where(whole, bits, np.uint32(0)).reshape(blocks, -1))
+        bits, whole = as_bits(same)[..., 0], (same | ~inside).all(axis=3)
+        machine.put(target, (np.where(whole, bits, np.uint32(0)) if all_ else bits).reshape(blocks, -1))
         if predicate is not None:
             machine.put(predicate, whole.reshape(blocks, -1))
 
     return collective(builder, ins, run, members)
 
 
+_REDUCE: dict[str, np.ufunc] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
 @instruction("redux")
-def build_redux(builder: Builder, ins: Instruction) -> Op:
-    """Build redux.sync: a reduction over the warp."""
-    name = next(word for word in ins.modifiers if word in ("add", "min", "max", "and", "or", "xor"))
-    type_ = ins.modifiers[-1]
+def _redux(builder: Builder, ins: Instruction) -> Op:
+    name = next(word for word in ins.modifiers if word in _REDUCE)
+    type_, dtype, function = ins.modifiers[-1], DTYPES[ins.modifiers[-1]], _REDUCE[name]
     target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], type_)
-    members = _member_mask(builder, ins.operands[2])
-    dtype = DTYPES[type_]
-    functions: dict[str, Callable[..., Any]] = {
-        "add": np.add.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
-        "and": np.bitwise_and.reduce, "or": np.bitwise_or.reduce, "xor": np.bitwise_xor.reduce,
-    }  # fmt: skip
-    function = functions[name]
-    if dtype.kind == "f" and name not in ("min", "max"):
-        raise refuse(ins)
+    source, members = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "b32")
     if dtype.kind == "f":
-        function = np.fmin.reduce if name == "min" else np.fmax.reduce
-        neutral: Any = dtype.type(np.inf if name == "min" else -np.inf)
-        if "abs" in ins.modifiers or "NaN" in ins.modifiers:
+        if name not in ("min", "max") or "abs" in ins.modifiers or "NaN" in ins.modifiers:
             raise refuse(ins)
+        function, neutral = (np.fmin, dtype.type(np.inf)) if name == "min" else (np.fmax, dtype.type(-np.inf))
+    elif name in ("min", "max"):
+        neutral = dtype.type(limits(type_)[name == "min"])
     else:
-        info = np.iinfo(dtype)
-        neutral = dtype.type(
-            {"add": 0, "or": 0, "xor": 0, "and": -1 if info.min < 0 else info.max, "min": info.max, "max": info.min}[
-                name
-            ]
-        )
+        neutral = ~dtype.type(0) if name == "and" else dtype.type(0)
 
     def run(machine: Machine) -> None:
-        chunk = machine.chunk
-        values = by_warp(machine, as_array(machine.registers[source], dtype, chunk))
-        lanes = active(machine)
-        named = by_warp(machine, as_array(machine.registers[members], _U32, chunk))
-        own = named[..., :1] if named.shape[-1] == 1 or (named == named[..., :1]).all() else named
-        if own.shape[-1] == 1:
-            inside = lanes
-            result = function(np.where(inside, values, neutral), axis=2)[..., None]
+        values, lanes = by_warp(machine, machine.array(source, dtype)), active(machine)
+        own = _named(machine, members)
+        if own.shape[-1] == 1 or (own == own[..., :1]).all():
+            result = function.reduce(np.where(lanes, values, neutral), axis=2)[..., None]
             machine.put(target, _per_warp(machine, result.astype(dtype)))
             return
-        total = np.zeros((max(values.shape[0], own.shape[0], lanes.shape[0]), chunk.warps, 32), dtype=dtype)
-        for lane in range(32):
-            inside = ((own[..., lane : lane + 1] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes
-            total[..., lane] = function(np.where(inside, values, neutral), axis=2)
-        machine.put(target, total.reshape(total.shape[0], -1))
+        inside = _lanes_named(own) & lanes[..., None, :]
+        total = function.reduce(np.where(inside, values[..., None, :], neutral), axis=3)
+        machine.put(target, total.astype(dtype).reshape(total.shape[0], -1))
 
     return collective(builder, ins, run, members)
 
 
 @instruction("elect")
-def build_elect(builder: Builder, ins: Instruction) -> Op:
-    """Build elect.sync: the lowest active lane is chosen."""
-    into = ins.operands[0]
-    if not isinstance(into, Pair):
+def _elect(builder: Builder, ins: Instruction) -> Op:
+    """Build the choice of the lowest active lane."""
+    target, predicate = _targets(builder, ins)
+    if predicate is None:
         raise refuse(ins)
-    target, predicate = builder.target(into.first), builder.target(into.second)
-    members = _member_mask(builder, ins.operands[1])
+    members = builder.source(ins.operands[1], "b32")
 
     def run(machine: Machine) -> None:
         lanes = active(machine)

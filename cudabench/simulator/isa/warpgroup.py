@@ -9,7 +9,7 @@ first product.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,27 +18,23 @@ from cudabench.simulator.isa.access import MemoryOp
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.tensor import (
     ELEMENT_BITS,
+    FP8,
+    Fragment,
+    Result,
     Shape,
-    gathering,
     meeting,
     multiplied,
-    places,
-    repacked,
-    together,
     unpacked,
 )
 from cudabench.simulator.isa.warp import active
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Vector
 from cudabench.simulator.program.warpgroups import Step
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, broadcast, different
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, broadcast, different
 
-if TYPE_CHECKING:
-    from cudabench.simulator.machine import Machine
-
-_FP8 = ("e4m3", "e5m2")
-_DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*_FP8, "s8", "u8"), 32), "b1": 256}
+_DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*FP8, "s8", "u8"), 32), "b1": 256}
 _ROWS = 16  # of a warp
 _GROUP = 4  # warps
 _CHUNK = 16  # bytes that lie together in every layout
@@ -174,18 +170,17 @@ def _types(ins: Instruction) -> tuple[str, str, str]:
     if len(words) != 3 or words[1] not in _DEPTH:
         raise refuse(ins)
     outer, a, b = words
-    if a in ("f16", *_FP8):
+    if a in ("f16", *FP8):
         outers: tuple[str, ...] = ("f16", "f32")
     else:
         outers = ("f32",) if a in ("bf16", "tf32") else ("s32",)
-    if outer not in outers or not (a == b or {a, b} <= set(_FP8) or {a, b} <= {"s8", "u8"}):
+    if outer not in outers or not (a == b or {a, b} <= set(FP8) or {a, b} <= {"s8", "u8"}):
         raise refuse(ins)
     return outer, a, b
 
 
 @instruction("wgmma")
-def build_wgmma(builder: Builder, ins: Instruction) -> Op:
-    """Build wgmma.fence, commit_group, wait_group and mma_async."""
+def _wgmma(builder: Builder, ins: Instruction) -> Op:
     kind = ins.modifiers[0]
     if kind in ("fence", "commit_group", "wait_group"):
         op = meeting(lambda machine: None, ins)
@@ -218,52 +213,39 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
         turned = [False, *flags] if from_registers else flags
         turned = [*turned, False, False][:2]
     matrix_b = Matrix(builder, second, shape.n, shape.k, type_b, turned[1])
-    matrix_a: Matrix | None = None
-    fragment: list[int] = []
+    a_matrix: Fragment | Matrix
     if isinstance(first, Vector):
-        fragment = [builder.source(item, "b32") for item in first.items]
-        gather_a = gathering("a", shape, ELEMENT_BITS[type_a], len(fragment) * 32 // ELEMENT_BITS[type_a])
+        a_matrix = Fragment(builder, first, "a", shape, type_a)
     else:
-        matrix_a = Matrix(builder, first, _GROUP * _ROWS, shape.k, type_a, turned[0])
-    items = into.items if isinstance(into, Vector) else (into,)
-    inner_dtype = DTYPES[outer] if outer in ("f32", "s32") else UNSIGNED[32]
-    named = outer if outer in ("f32", "s32") else "b32"
-    packed = 32 // ELEMENT_BITS[outer]
-    if len(items) * packed != shape.n // 2:
-        raise refuse(ins)
-    sources = [builder.source(item, named) for item in items] if add is not False else []
-    targets = [builder.target(item) for item in items]
-    row, column = places("c", shape, ELEMENT_BITS[outer])
-    scatter = row * shape.n + column
-    gather = gathering("c", shape, ELEMENT_BITS[outer], len(items) * packed)
+        a_matrix = Matrix(builder, first, _GROUP * _ROWS, shape.k, type_a, turned[0])
+    result = Result(builder, into, shape, outer)
+    old = Fragment(builder, into, "c", shape, outer) if add is not False else None
 
     def sums(machine: Machine, warps: Array) -> Array:
         """Return C (blocks or 1, warps, 16, n)."""
         zero: Array = np.zeros((1, len(warps), _ROWS, shape.n), DTYPES[outer])
-        if add is False:
+        if old is None:
             return zero
         keeps: Any = True
         if not isinstance(add, bool):
-            value = broadcast(as_array(machine.registers[add[0]], BOOL, machine.chunk), machine.chunk.shape) != add[1]
+            value = broadcast(machine.array(add[0], BOOL), machine.chunk.shape) != add[1]
             keeps = value.reshape(machine.chunk.blocks, machine.chunk.warps, 32)[:, warps, 0]
             if not keeps.any():
                 return zero
             keeps = True if keeps.all() else keeps[:, :, None, None]
-        lanes = unpacked(together(machine, sources, inner_dtype)[:, warps], outer)
-        old = lanes.reshape(*lanes.shape[:2], -1)[..., gather]
-        return old if keeps is True else np.where(keeps, old, zero)
+        c = old.read(machine, warps)
+        return c if keeps is True else np.where(keeps, c, zero)
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        mine = broadcast_warps(active(machine)[..., 0], chunk.blocks)
+        mine = np.broadcast_to(active(machine)[..., 0], (chunk.blocks, chunk.warps))
         warps = np.flatnonzero(mine.any(axis=0))
         mine = mine[:, warps]
         b = np.swapaxes(matrix_b.read(machine, warps, mine), -1, -2)
-        if matrix_a is None:
-            lanes = unpacked(together(machine, fragment, UNSIGNED[32])[:, warps], type_a)
-            a = lanes.reshape(*lanes.shape[:2], -1)[..., gather_a]
+        if isinstance(a_matrix, Fragment):
+            a = a_matrix.read(machine, warps)
         else:
-            whole = matrix_a.read(machine, warps, mine)
+            whole = a_matrix.read(machine, warps, mine)
             whole = np.broadcast_to(whole, (whole.shape[0], len(warps), *whole.shape[2:]))
             rows = (warps % _GROUP)[:, None] * _ROWS + np.arange(_ROWS)
             a = whole[:, np.arange(len(warps))[:, None], rows]
@@ -274,18 +256,13 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
             found = multiplied(a, b, c, type_a, outer, "rn", ("satfinite",) if "satfinite" in ins.modifiers else ())
         else:
             found = accumulate.accumulated(a, b, c, type_a, type_b, outer)
-        blocks = found.shape[0]
-        lanes = repacked(found.reshape(blocks, len(warps), -1)[..., scatter], outer)
-        every: Array = np.zeros((len(targets), blocks, chunk.warps, 32), lanes.dtype)
+        blocks, lanes = found.shape[0], result.lanes(found)
+        every: Array = np.zeros((len(result.targets), blocks, chunk.warps, 32), lanes.dtype)
         every[:, :, warps] = np.moveaxis(lanes, -1, 0)
-        for element, target in enumerate(targets):
+        for element, target in enumerate(result.targets):
             machine.put(target, every[element].reshape(blocks, -1))
 
     op = meeting(run, ins)
-    builder.products[id(op)] = Step("product", tuple(targets), tuple(fragment))
+    fragment = a_matrix.registers if isinstance(a_matrix, Fragment) else ()
+    builder.products[id(op)] = Step("product", tuple(result.targets), tuple(fragment))
     return op
-
-
-def broadcast_warps(lanes: Array, blocks: int) -> Array:
-    """Return (blocks or 1, warps) as (blocks, warps)."""
-    return np.broadcast_to(lanes, (blocks, lanes.shape[1]))

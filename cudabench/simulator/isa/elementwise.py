@@ -1,0 +1,104 @@
+"""Instructions that find each lane's integer from its operands: a table, or a function, of NumPy arrays for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.machine import Machine
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Run
+from cudabench.simulator.program.ptx import BITS, Instruction
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, as_array, canonical
+
+# The types of the operands; floating-point instructions of the same names are in `floating`.
+INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
+Function = Callable[..., Array]
+F = TypeVar("F", bound=Function)
+COMPARE: dict[str, Function] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+
+
+def python_int(value: int, type_: str) -> int:
+    """Return an integer wrapped to what a PTX type holds."""
+    bits = BITS[type_]
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if type_[0] == "s" and value >> (bits - 1) else value
+
+
+def limits(type_: str) -> tuple[int, int]:
+    """Return the least and the greatest integer of a PTX type."""
+    bits = BITS[type_]
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if type_[0] == "s" else (0, (1 << bits) - 1)
+
+
+def integer_type(ins: Instruction) -> str:
+    """Return the type that an instruction names last. Raises Refuse where it is not an integer's."""
+    if ins.modifiers[-1] not in INTEGERS:
+        raise refuse(ins)
+    return ins.modifiers[-1]
+
+
+def elementwise(
+    builder: Builder,
+    ins: Instruction,
+    types: Sequence[str],
+    result: str,
+    arrays: Function,
+    scalars: Callable[..., int] | None = None,
+) -> Run:
+    """Return the run of an integer instruction: `arrays` on NumPy arrays, `scalars` on uniform operands."""
+    target = builder.target(ins.operands[0])
+    sources = tuple(builder.source(operand, type_) for operand, type_ in zip(ins.operands[1:], types, strict=True))
+    dtypes = tuple(DTYPES[type_] for type_ in types)
+    width = builder.width(target)
+    out = DTYPES[result]
+    wide = (SIGNED if result[0] == "s" else UNSIGNED)[width] if BITS[result] < width <= 64 else None
+
+    def run(machine: Machine) -> None:
+        registers = machine.registers
+        if scalars is not None:
+            numbers = []
+            for source, type_ in zip(sources, types, strict=True):
+                value = registers[source]
+                if type(value) is not Affine or value.coefficients is not None:
+                    break
+                numbers.append(python_int(value.base, type_))
+            else:
+                machine.put(target, Affine(python_int(scalars(*numbers), result)))
+                return
+        found = arrays(*[as_array(registers[s], d, machine.chunk) for s, d in zip(sources, dtypes, strict=True)])
+        if found.dtype != out:
+            found = found.astype(out)
+        if wide is not None:
+            found = found.astype(wide)
+        machine.put(target, canonical(found))
+
+    return run
+
+
+def computes(
+    opcode: str, types: str, scalars: Callable[..., int] | None = None, words: bool = False
+) -> Callable[[F], F]:
+    """Register a function of arrays as an instruction, with one of Python's integers for uniform operands.
+
+    types: of the operands, then of the result, as in "t u32 t": t is the one that the instruction names. words: whether
+    the function takes the instruction's modifiers before the operands.
+    """
+
+    def register(function: F) -> F:
+        @instruction(opcode)
+        def build(builder: Builder, ins: Instruction) -> Run:
+            named = [integer_type(ins) if type_ == "t" else type_ for type_ in types.split()]
+            arrays = partial(function, ins.modifiers) if words else function
+            return elementwise(builder, ins, named[:-1], named[-1], arrays, scalars)
+
+        return function
+
+    return register
