@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench import operations
 from cudabench.measure import gpu_run
+from cudabench.measure.context import InputSet
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import Result
@@ -95,19 +96,19 @@ PLAN: dict[str, tuple[Task, ...]] = {
 # Ladders -------------------------------------------------------------------------------------------------------------
 
 
-def prepare(task: Task) -> tuple[Task, Operation, list[Case], gpu_run.Arrays, gpu_run.Arrays]:
-    """Return what a task needs on the host."""
+def prepare(task: Task) -> tuple[str, list[Case], InputSet]:
+    """Return what a task needs on the host: its label, its cases, their inputs and right outputs."""
     operation, planned = task.build()
-    inputs = operation.inputs(planned[0].problem)
-    return task, operation, planned, inputs, operation.right("", planned[0].problem, inputs)
+    inputs = InputSet(operation, planned[0].problem)
+    for case in planned:
+        inputs.expected(case.expects)
+    return task.label, planned, inputs
 
 
-def measure(device: Any, prepared: tuple[Task, Operation, list[Case], gpu_run.Arrays, gpu_run.Arrays]) -> list[Result]:
+def measure(device: Any, planned: list[Case], inputs: InputSet) -> list[Result]:
     """Return the results of a task's kernels."""
-    _, operation, planned, inputs, expected = prepared
-    shared = gpu_run.GpuRun(operation, planned[0].problem, SETTINGS, device)
-    shared._inputs = inputs
-    shared._references = {case.expects: expected for case in planned}
+    shared = gpu_run.GpuRun(inputs.operation, planned[0].problem, SETTINGS, device)
+    shared.input_sets = (inputs, shared.input_sets[1])
     try:
         return [shared.measure(case) for case in planned]
     finally:
@@ -147,8 +148,8 @@ def ladders(device: Any, wanted: Sequence[str] = ()) -> None:
         for title, futures in waiting.items():
             columns = []
             while futures:
-                prepared = futures.pop(0).result()
-                columns.append((prepared[0].label, measure(device, prepared)))
+                label, planned, inputs = futures.pop(0).result()
+                columns.append((label, measure(device, planned, inputs)))
             print("\n".join(table(title, columns)), flush=True)
 
 
