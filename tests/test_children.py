@@ -82,7 +82,7 @@ def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -
 def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They too; and once they have started, what else this process starts is as its user set it."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    monkeypatch.setattr(reading, "_processors", lambda: 2)
+    monkeypatch.setattr(children, "processors", lambda: 2)
     names = [f"{number}.json" for number in range(max(reading.MANY, 2 * reading.CHUNK))]
     folder = tmp_path / "shards"
     folder.mkdir()

@@ -220,8 +220,8 @@ def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     [
         ("float32[37,52]:random", "is a tensor map: write tensormap("),
         ("tensormap(float32[37,52]:random)", "has no box, the tile that one copy moves: add box=64x64"),
-        ("tensormap(float32[37,52]", "is not a tensor map: write --arg"),
-        ("tensormap()", "has no box"),
+        ("tensormap(float32[37,52]", "does not end with ')'"),
+        ("tensormap()", "a tensor map needs an array"),
         ("tensormap(float32[37,52]:random, box=8x32, box=8x16)", "box is given twice: keep one"),
         ("tensormap(float32[37,52]:random, swizzle=128)", "has no box, the tile that one copy moves: add box=64x64"),
         ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled"),

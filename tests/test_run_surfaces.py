@@ -91,7 +91,7 @@ GIVEN = {
     "surface(float32[70000,2]:zeros)": "is larger than a surface can be, 65536 x 131072 texels",
     "surface(w)": "there is no array 'w' of another argument",
     "surface(null)": "a surface needs an array",
-    "surface(float32[4,4]:zeros": "is not a surface: write --arg 's=surface(float32[n,n,4]:random, channels=4)'",
+    "surface(float32[4,4]:zeros": "does not end with ')': add it",
 }
 
 

@@ -84,7 +84,7 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ("texture(float32[32,64]:random, channels=4)", "needs a shape that ends in 4"),
         ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
         ("texture(float32[32,64]:empty)", "would leave it poison"),
-        ("texture(float32[32,64]:random", "is not a texture: write"),
+        ("texture(float32[32,64]:random", "does not end with ')': add it"),
         ("texture()", "a texture needs an array: write texture(float32[n,n]:random)"),
         ("texture(texture(float32[32,64]:random))", "a texture needs an array"),
         ("texture(float32[32,64]:random, filter)", "filter has no value: write filter=, and one of point, linear"),

@@ -20,7 +20,7 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import Result
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Screen
+    from cudabench.cli.output import Output, Screen
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
@@ -150,6 +150,7 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
+    from cudabench.cli.output import Output
     from cudabench.plan import cases
     from cudabench.plan.series import Series
 
@@ -157,11 +158,12 @@ def _run(name: str, **given: Any) -> int:
     several = pricing.several(given)
     given["device"] = "sim" if several else pricing.on_device(given)
     request = request_of(operation, given)
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     make = partial(operations.get, name)
     series = [Series(make, tuple(cases.build(operation, one))) for one in _sized(request, given)]
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     more = partial(explaining, click.get_current_context(), name, given)
-    return measure(series, record, given, more, choose=devices.choose_all, several=several)
+    return measure(series, record, given, output, more, choose=devices.choose_all, several=several)
 
 
 def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
@@ -189,6 +191,7 @@ def measure(
     series: Sequence[Series],
     record: Mapping[str, Any],
     given: dict[str, Any],
+    output: Output,
     more: Callable[[str], str],
     *,
     choose: Callable[[str], Sequence[Choice]],
@@ -203,7 +206,6 @@ def measure(
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
-    output = outputs.Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = options.thresholds(given)
     choices, cards = pricing.where(given, several, choose)
     if choices[0].kind == "sim":

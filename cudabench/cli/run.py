@@ -174,6 +174,7 @@ def planned(
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
+    from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
     several = pricing.several(given)
@@ -187,7 +188,8 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
         )
     more = partial(_explaining, ctx)
     choose = lambda device: (devices.choose(device),)  # noqa: E731
-    return measure(series, record, given, more, choose=choose, several=several, requests=requests)
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    return measure(series, record, given, output, more, choose=choose, several=several, requests=requests)
 
 
 def _explaining(ctx: click.Context, kernel: str) -> str:

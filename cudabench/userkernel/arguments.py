@@ -359,6 +359,8 @@ class _Reader:
     def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
         """Return the array that a texture or a tensor map is of, and whether it is another argument; `needs` is said
         where there is none."""
+        if not one.text.endswith(")"):
+            raise UsageError(f"{one.where} does not end with ')': add it, after the array and the options.")
         other, text = self.found.get(one.inner), one.inner
         if isinstance(other, Array):
             return other, True

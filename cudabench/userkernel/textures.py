@@ -42,8 +42,8 @@ MOST_OF_TEXTURE = {**MOST, (1, False): (131072,)}
 MOST_LINEAR = 1 << 28
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
 KINDS = {
-    "texture": (TYPE, OPTIONS, "float32[n,n]:random", "filter=linear"),
-    "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "float32[n,n,4]:random", "channels=4"),
+    "texture": (TYPE, OPTIONS, "filter=linear"),
+    "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4"),
 }
 
 
@@ -113,19 +113,14 @@ def array_within(text: str) -> tuple[str, str, str]:
     return text[:start], first, text[start + len(first) :]
 
 
-def read_call(
-    where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str, example: str
-) -> dict[str, str]:
+def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str) -> dict[str, str]:
     """Return the options of `KIND(ARRAY, OPTION=VALUE, ...)`, whose values are as `options` lists them.
 
     One that lists none takes any. Raises UsageError for what is not on the list, and for an option that is given twice.
     """
     title = "tensor map" if kind == "tensormap" else kind
-    match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
-    if not match:
-        raise UsageError(f"{where} is not a {title}: write {example}.")
     given: dict[str, str] = {}
-    for part in listed(match[1])[1:]:
+    for part in listed(text[text.index("(") + 1 : -1])[1:]:
         key, equals, value = (side.strip() for side in part.partition("="))
         if key not in options:
             raise UsageError(
@@ -152,8 +147,8 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     """
     where = f"--arg {name}={text}"
     kind = view_kind(text)
-    _, options, array_like, sample = KINDS[kind]
-    given = read_call(where, text, kind, options, sample, f"--arg '{name}={kind}({array_like}, {sample})'")
+    _, options, sample = KINDS[kind]
+    given = read_call(where, text, kind, options, sample)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
     if shared and isinstance(held := array.argument, (Surface, Texture)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)

@@ -22,8 +22,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     """Return a call on tensors over the operation's arrays."""
     torch = _imported()
     device = torch.device("cuda", room.index)
-    make = (COMPILED if peer.name.endswith("-compiled") else CALLS)[operation.name]
-    call = make(torch, problem)
+    call = CALLS[operation.name](torch, problem)
     if peer.name.endswith("-compiled"):
         call = torch.compile(call, dynamic=False)
 
@@ -110,17 +109,16 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
     return mean
 
 
-Calls = Mapping[str, Callable[[Any, Problem], Callable[..., Any]]]
-CALLS: Calls = {
+CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
     "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
     # Over the columns that are the matrix's own.
     "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
     "distance": distance,
     "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
+    "grayscale": grayscale,
     "blur": blur,
     "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
-COMPILED: Calls = {"transpose": CALLS["transpose"], "distance": distance, "grayscale": grayscale, "blur": blur}
 # Calls that wait for the device in the middle.
 WAITS = {"solve": ("torch",)}
