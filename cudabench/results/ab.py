@@ -144,8 +144,9 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 def exit_code(record: Ab, threshold: float | None) -> int:
     """Return the exit code of a pair: a wrong side outweighs a failed one, that a regression."""
-    missed = regression(record, threshold) is not None
-    return errors.exit_code((record.old.status, record.new.status), missed=missed)
+    bad = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
+    statuses = (record.old.status, record.new.status) if bad else ()
+    return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 
 
 # In words ------------------------------------------------------------------------------------------------------------
