@@ -33,7 +33,7 @@ from cudabench.records.file import ResultsFile, load
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo, Limit, Result, Timing
 from cudabench.simulator.count.footprint import ConstantLines
-from cudabench.views import plot, roofline, table
+from cudabench.views import plot, roofline, table, tables
 from tests.conftest import FAKE, FakeDevice, Ran
 from tests.ladders import simulator as shared_simulator
 
@@ -721,14 +721,14 @@ def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
     assert ran.code == 0
     operation, found = operations.get("transpose"), load(path).results
     columns = table.with_detours(table.bounded_columns(found), operation, found)
-    kept, _ = table.fitting(columns, found, 80)
+    kept, _ = tables.fitting(columns, found, 80)
     widths = [max(map(len, [*c.heading.split("\n"), *map(c.text, found)])) for c in kept]
     assert sum(widths) + 2 * len(kept) - 2 <= 80
     headings = {column.heading for column in kept}
     assert {"kernel", "at least", "held by", "waste", "load\nsectors", "store\nsectors"} <= headings
     assert "verified" not in {column.heading for column in columns}
     wrong = [replace(found[0], status="wrong"), found[1]]
-    kept, _ = table.fitting(table.bounded_columns(wrong), wrong, 80)
+    kept, _ = tables.fitting(table.bounded_columns(wrong), wrong, 80)
     assert "verified" in {column.heading for column in kept}
 
 
