@@ -123,7 +123,7 @@ def compare_code(
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
     Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
-    the toolchain keeps what they made. progress: called with how many architectures are done, and the next one.
+    the cache keeps what they made. progress: called with how many architectures are done, and the next one.
 
     Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.results import Result
 from cudabench.views.quantities import Quantity, of_blocks
+from cudabench.views.tables import Head, grid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,20 +88,14 @@ def shader(quantity: Quantity, results: Sequence[Result]) -> Callable[[float], s
 def _bars(
     out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]
 ) -> None:
-    from rich.table import Table
-
     values = {r.block: quantity.value(r) for r in results if r.status == "ok"}
     most = max((value for value in values.values() if value is not None), default=1.0) or 1.0
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("block", justify="right", no_wrap=True)
-    table.add_column(quantity.name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    rows = []
     for result in sorted(results, key=lambda r: r.block):
         value = values.get(result.block)
         mark = "*" if result.block in best else " "
         text = BAD.get(result.status, NOTHING) if value is None else quantity.text(value)
         bar = "" if value is None else "█" * max(1, round(BAR * value / most))
-        table.add_row(dim_text(result.block), f"{text}{mark}", bar)
-    for block in sorted(refused):
-        table.add_row(dim_text(block), "x ", "")
-    out.print(table)
+        rows.append((dim_text(result.block), f"{text}{mark}", bar))
+    rows += [(dim_text(block), "x ", "") for block in sorted(refused)]
+    out.print(grid([Head("block", right=True), Head(quantity.name, right=True), Head("")], rows))

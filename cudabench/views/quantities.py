@@ -65,7 +65,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
     """Return what a set of results has to show. Raises CudabenchError where there is nothing."""
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
-        if all(r.gflops is not None and (r.bytes is None or (r.flops or 0) >= ARITHMETIC * r.bytes) for r in right):
+        if all(r.gflops is not None and is_arithmetic(r) for r in right):
             return [GFLOPS]
         return [BANDWIDTH if any(r.bandwidth_gbps is not None for r in right) else TIME]
     found = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in right)]

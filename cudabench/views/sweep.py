@@ -22,7 +22,7 @@ from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
-from cudabench.views.tables import fitting
+from cudabench.views.tables import Head, fitting, grid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -207,16 +207,10 @@ def _count(name: str) -> Callable[[Result], str]:
 
 
 def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("", no_wrap=True)
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-    timed = any(result.time for result in results)
-    table.add_column("slower" if timed else "", justify="right")
+    slower = "slower" if any(result.time for result in results) else ""
+    wide = [Head(column.heading, column.right, wrap=True) for column in columns]
+    rows, styles = [], []
     order = sorted(range(len(results)), key=lambda at: _rank(results[at], marks.get(at, "")))
     least = min((r.time.median_s for r in results if r.time and r.status == "ok"), default=0.0)
     for at in order[:MOST_ROWS]:
@@ -227,9 +221,9 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[in
             last = BAD.get(result.status, result.status)
         elif result.time and least and marks.get(at) != "*":
             last = f"{result.time.median_s / least - 1:.1%}"
-        cells = [Text(column.text(result)) for column in columns]
-        table.add_row(marks.get(at, ""), *cells, last, style="" if right else "red")
-    out.print(table)
+        rows.append([marks.get(at, ""), *(column.text(result) for column in columns), last])
+        styles.append("" if right else "red")
+    out.print(grid([Head(""), *wide, Head(slower, right=True, wrap=True)], rows, styles))
     if len(order) > MOST_ROWS:
         out.print(f"... and {len(order) - MOST_ROWS} more points, in --json", style="dim")
 
