@@ -241,26 +241,17 @@ def scale(x: Affine, factor: int, bits: int, chunk: Chunk) -> Value:
     return fit(base, coefficients, x.high * factor, x.low * factor, bits, chunk)
 
 
-def signed(x: Affine, bits: int) -> Affine | None:
-    """Return x with the values that its low `bits` have as signed integers, or None where that is not affine."""
-    half = HALF[bits]
-    if x.low >= -half and x.high < half:
+def by_sign(x: Affine, bits: int, signed: bool) -> Affine | None:
+    """Return x with the values that its low `bits` have as integers with or without a sign, or None where that is not
+    affine."""
+    least = -HALF[bits] if signed else 0
+    end = least + FULL[bits]
+    if x.low >= least and x.high < end:
         return x
-    shift = ((x.low + half) >> bits) << bits
-    if x.high - shift < half:
-        return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
-    return None
-
-
-def unsigned(x: Affine, bits: int) -> Affine | None:
-    """Return x with the values that its low `bits` have as unsigned integers, or None where that is not affine."""
-    full = FULL[bits]
-    if x.low >= 0 and x.high < full:
-        return x
-    shift = (x.low >> bits) << bits
-    if x.high - shift < full:
-        return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
-    return None
+    shift = ((x.low - least) >> bits) << bits
+    if x.high - shift >= end:
+        return None
+    return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
 
 
 def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:

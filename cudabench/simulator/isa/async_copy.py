@@ -15,9 +15,9 @@ from cudabench.simulator.isa.shared_memory import store_shared
 from cudabench.simulator.isa.tensor_copies import build_tensor
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Op, Refuse, Run
+from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction
-from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Value, as_array
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Value, as_array, broadcast
 
 WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
 
@@ -48,54 +48,48 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     size = ins.operands[2]
     if not isinstance(size, Immediate):
         raise refuse(ins)
-    given = None
-    ignore: tuple[int, bool] | None = None
-    if len(ins.operands) > 3 and not any("cache_hint" in word for word in ins.modifiers):
-        operand = ins.operands[3]
-        try:
-            given = builder.source(operand, "u32")
-        except Refuse:
-            ignore = builder.predicate(operand)
-        if given is not None and builder.width(given) == 1:
-            ignore, given = (given, False), None
-    words = size.value // 4
+    # Behind the size may stand how many bytes are read, or a predicate under which none are.
+    less = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
+    if less is None or isinstance(less, Immediate):
+        given, flip = builder.source(less or size, "u32"), False
+    else:
+        given, flip = builder.predicate(less)
+    skips, words = builder.width(given) == 1, size.value // 4
     load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
     builder.shared_accesses[-1] = (store, into)
     parts = {count: _bytes(load, count) for count in range(1, size.value)}
 
+    def amounts(machine: Machine) -> list[tuple[int, Array | None]]:
+        """Return how many bytes lanes read, all of them before less, with those lanes (None: the active ones)."""
+        amount: Value = machine.registers[given]
+        if skips:
+            amount = np.where(machine.array(given, BOOL) != flip, np.uint32(0), np.uint32(size.value))
+        if type(amount) is Affine and amount.coefficients is None and amount.base >= size.value:
+            return [(size.value, None)]
+        some = np.minimum(as_array(amount, UNSIGNED[32], machine.chunk), np.uint32(size.value))
+        counts = set(broadcast(some, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
+        return [(count, some == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
+
     def run(machine: Machine) -> None:
-        registers = machine.registers
-        mask, warps = machine.mask, machine._warps
-        amount: Value = Affine(size.value) if given is None else registers[given]
-        if ignore is not None:
-            skip = machine.array(ignore[0], BOOL)
-            amount = np.where(skip != ignore[1], np.uint32(0), np.uint32(size.value))
-        found = None
-        some = None
-        if type(amount) is not Affine or amount.coefficients is not None or amount.base < size.value:
-            some = as_array(amount, UNSIGNED[32], machine.chunk)
-            reads = some >= size.value
-            machine.mask, machine._warps = reads if mask is None else mask & reads, -1
-        if machine.mask is None or machine.mask.any():
-            found = load_global(machine, load, registers[out_of], out_offset)
-            if found is not None and size.value == WIDE:
+        registers, mask, warps = machine.registers, machine.mask, machine._warps
+        data: list[Value] = [Affine(0)] * words
+        for count, lanes in amounts(machine):
+            if lanes is not None:
+                machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
+            found = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+            if found is None:
+                continue
+            if count == WIDE:
                 machine.counters.wide_copy(
                     load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
                     machine.mask, machine.chunk,
                 )  # fmt: skip
-        data: list[Value] = [Affine(0)] * words if found is None else list(found)
-        if some is not None:
-            data = [np.where(some >= size.value, as_array(one, UNSIGNED[32], machine.chunk), 0) for one in data]
-            shape = some.shape if mask is None else np.broadcast_shapes(mask.shape, some.shape)
-            active = np.broadcast_to(some, shape)[True if mask is None else np.broadcast_to(mask, shape)]
-            for count in sorted(parts.keys() & set(active.ravel().tolist())):
-                lanes = some == count
-                machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
-                read = load_global(machine, parts[count], registers[out_of], out_offset)
-                for place, byte in enumerate(read or ()):
-                    word = data[place // 4] | byte.astype(np.uint32) << np.uint32(8 * (place % 4))
-                    data[place // 4] = np.where(lanes, word, data[place // 4])
+            if count < size.value:
+                octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(found)]
+                found = [np.bitwise_or.reduce(octets[at : at + 4] or [np.uint32(0)]) for at in range(0, size.value, 4)]
+            olds = (as_array(old, UNSIGNED[32], machine.chunk) for old in data)
+            data = found if lanes is None else [np.where(lanes, *pair) for pair in zip(found, olds, strict=True)]
         machine.mask, machine._warps = mask, warps
         machine.shared_races.asynchronous = True
         store_shared(machine, store, registers[into], into_offset, data)

@@ -15,6 +15,7 @@ from cudabench.simulator.clusters import Remote
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, source_place, space_of
+from cudabench.simulator.isa.elementwise import REDUCE
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
 from cudabench.simulator.isa.global_memory import reached
 from cudabench.simulator.isa.load_store import by_space
@@ -38,12 +39,8 @@ def _decrement(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
 
 
-_PLAIN: dict[str, np.ufunc] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}  # fmt: skip
 _FUNCTIONS: dict[str, Combine] = {
-    **_PLAIN, "exch": lambda old, new: new, "inc": _increment, "dec": _decrement,
+    **REDUCE, "exch": lambda old, new: new, "inc": _increment, "dec": _decrement,
     "cas": lambda old, expected, new: np.where(old == expected, new, old),
 }  # fmt: skip
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
@@ -68,7 +65,7 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
         old = view[index]
         view[index] = combine(old, *operands)
         return old
-    ufunc = _PLAIN[name] if combine is _PLAIN.get(name) else None
+    ufunc = REDUCE[name] if combine is REDUCE.get(name) else None
     if not wanted:
         if ufunc is not None:
             if view.dtype.kind in "iu" and (index == index[0]).all():

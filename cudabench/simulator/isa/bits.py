@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from cudabench.simulator import values
 from cudabench.simulator.isa.elementwise import computes, elementwise, integer_type
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
@@ -51,20 +52,17 @@ def inverted(value: Value) -> Value:
 
 def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
     """Add instead where the operands share no bits, as compilers write `4*i | 1`: an affine value stays affine."""
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, ins.modifiers[-1]) for operand in ins.operands[1:])
-    bits = BITS[ins.modifiers[-1]]
+    type_ = ins.modifiers[-1]
+    target, first, second = registers(builder, ins, type_, type_)
 
     def run(machine: Machine) -> None:
         x, y = machine.registers[first], machine.registers[second]
         if type(x) is not Affine or type(y) is not Affine or x.coefficients is None or y.coefficients is not None:
             general(machine)
             return
-        step = x.base
-        for coefficient in x.coefficients:
-            step |= coefficient
+        step = reduce(operator.or_, x.coefficients, x.base)
         if x.low >= 0 and 0 <= y.base < (step & -step):
-            machine.put(target, values.add(x, y, bits, machine.chunk))
+            machine.put(target, values.add(x, y, BITS[type_], machine.chunk))
         else:
             general(machine)
 
@@ -92,8 +90,7 @@ def _lop3(builder: Builder, ins: Instruction) -> Run:
 def _shl(builder: Builder, ins: Instruction) -> Run:
     type_ = integer_type(ins)
     bits, dtype = BITS[type_], UNSIGNED[BITS[type_]]
-    target = builder.target(ins.operands[0])
-    source, amount = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "u32")
+    target, source, amount = registers(builder, ins, type_, "u32")
 
     def run(machine: Machine) -> None:
         x, y = machine.registers[source], machine.registers[amount]
@@ -136,10 +133,8 @@ def count_bits(x: Array) -> Array:
 def leading_zeros(x: Array) -> Array:
     """Return the number of zero bits above the highest set bit; x unsigned."""
     bits = x.dtype.itemsize * 8
-    step = 1
-    while step < bits:
-        x = x | (x >> x.dtype.type(step))
-        step *= 2
+    for power in range(bits.bit_length() - 1):
+        x = x | (x >> x.dtype.type(1 << power))
     return np.uint32(bits) - count_bits(x)
 
 
@@ -151,9 +146,7 @@ computes("clz", "t u32")(leading_zeros)
 
 def _ones(count: Array, dtype: np.dtype[Any]) -> Array:
     """Return words with so many of their lowest bits set."""
-    bits = dtype.itemsize * 8
-    few = (dtype.type(1) << np.minimum(count, bits - 1).astype(dtype)) - dtype.type(1)
-    return np.where(count < bits, few, ~dtype.type(0))
+    return ~shift_left(np.full((1, 1), ~dtype.type(0)), count)
 
 
 @computes("shf", "b32 b32 u32 b32", words=True)
@@ -167,24 +160,17 @@ def _funnel(words: Sequence[str], low: Array, high: Array, amount: Array) -> Arr
 @computes("bfe", "t u32 u32 t")
 def _extract(x: Array, start: Array, length: Array) -> Array:
     bits = x.dtype.itemsize * 8
-    unsigned = UNSIGNED[bits]
-    start, length = (start & np.uint32(255)).astype(np.int64), (length & np.uint32(255)).astype(np.int64)
-    bare = x.view(unsigned)
-    raw = np.where(start < bits, bare >> np.minimum(start, bits - 1).astype(unsigned), unsigned.type(0))
+    start, length = start & np.uint32(255), length & np.uint32(255)
+    above = np.maximum(bits - (start + length).astype(np.int64), 0).astype(np.uint32)
     # Bits of the field beyond the register take the sign, too.
-    ones = _ones(np.clip(np.minimum(length, bits - start), 0, bits), unsigned)
-    field = raw & ones
-    if x.dtype.kind == "i":
-        last = np.clip(start + length - 1, 0, bits - 1).astype(unsigned)
-        negative = (length != 0) & ((bare >> last) & unsigned.type(1) != 0)
-        field = np.where(negative, field | ~ones, field)
-    return field.view(x.dtype)
+    found = shift_right(shift_left(x.view(UNSIGNED[bits]), above).view(x.dtype), above + start)
+    return np.where(length == 0, x.dtype.type(0), found)
 
 
 @computes("bfi", "t t u32 u32 t")
 def _insert(x: Array, y: Array, start: Array, length: Array) -> Array:
-    start, ones = start & np.uint32(255), _ones(length & np.uint32(255), x.dtype)
-    field = shift_left(np.broadcast_to(ones, np.broadcast_shapes(ones.shape, start.shape)), start)
+    start = start & np.uint32(255)
+    field = shift_left(_ones(length & np.uint32(255), x.dtype), start)
     return (y & ~field) | (shift_left(x, start) & field)
 
 

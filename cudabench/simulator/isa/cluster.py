@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
-from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
@@ -18,8 +18,7 @@ def _mapa(builder: Builder, ins: Instruction) -> Run:
     """Build the address of the same place in the memory of the block of a rank."""
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
-    target = builder.target(ins.operands[0])
-    source, rank = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "u32")
+    target, source, rank = registers(builder, ins, type_, "u32")
     kept = dtype.type(~np.uint64(0x1F << RANK_SHIFT) & np.uint64(np.iinfo(dtype).max))
 
     def run(machine: Machine) -> None:
@@ -36,8 +35,7 @@ def _mapa(builder: Builder, ins: Instruction) -> Run:
 def _getctarank(builder: Builder, ins: Instruction) -> Run:
     """Build the rank of the block in whose memory an address lies."""
     type_ = ins.modifiers[-1]
-    target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], type_)
+    target, source = registers(builder, ins, type_)
 
     def run(machine: Machine) -> None:
         address = machine.array(source, UNSIGNED[BITS[type_]]).astype(np.int64)

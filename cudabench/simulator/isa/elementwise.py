@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, as_array, canonical
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, as_array, canonical, truth
 
 # The types of the operands; floating-point instructions of the same names are in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
@@ -22,6 +22,10 @@ F = TypeVar("F", bound=Function)
 COMPARE: dict[str, Function] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+REDUCE: dict[str, np.ufunc] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }  # fmt: skip
 
 
@@ -54,33 +58,46 @@ def elementwise(
     scalars: Callable[..., int] | None = None,
 ) -> Run:
     """Return the run of an integer instruction: `arrays` on NumPy arrays, `scalars` on uniform operands."""
-    target = builder.target(ins.operands[0])
-    sources = tuple(builder.source(operand, type_) for operand, type_ in zip(ins.operands[1:], types, strict=True))
-    dtypes = tuple(DTYPES[type_] for type_ in types)
+    target, *sources = registers(builder, ins, *types)
+    dtypes = [DTYPES[type_] for type_ in types]
     width = builder.width(target)
-    out = DTYPES[result]
+    out, shortest = DTYPES[result], truth if result == "pred" else canonical
     wide = (SIGNED if result[0] == "s" else UNSIGNED)[width] if BITS[result] < width <= 64 else None
 
     def run(machine: Machine) -> None:
-        registers = machine.registers
+        values = [machine.registers[source] for source in sources]
         if scalars is not None:
             numbers = []
-            for source, type_ in zip(sources, types, strict=True):
-                value = registers[source]
+            for value, type_ in zip(values, types, strict=True):
                 if type(value) is not Affine or value.coefficients is not None:
                     break
                 numbers.append(python_int(value.base, type_))
             else:
                 machine.put(target, Affine(python_int(scalars(*numbers), result)))
                 return
-        found = arrays(*[as_array(registers[s], d, machine.chunk) for s, d in zip(sources, dtypes, strict=True)])
+        found = arrays(*[as_array(value, d, machine.chunk) for value, d in zip(values, dtypes, strict=True)])
         if found.dtype != out:
             found = found.astype(out)
         if wide is not None:
             found = found.astype(wide)
-        machine.put(target, canonical(found))
+        machine.put(target, shortest(found))
 
     return run
+
+
+def in_parts(function: Function, bits: int, whole: int) -> Function:
+    """Return a function on registers of `whole` bits that is computed on the bits of each part of them, the lowest
+    first."""
+    wide, narrow = UNSIGNED[whole], UNSIGNED[bits]
+
+    def compute(*operands: Array) -> Array:
+        total = wide.type(0)
+        for shift in map(wide.type, range(0, whole, bits)):
+            part = function(*[(operand >> shift).astype(narrow) for operand in operands])
+            total = total | part.astype(wide) << shift
+        return total
+
+    return compute
 
 
 def computes(

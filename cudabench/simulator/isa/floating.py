@@ -12,12 +12,13 @@ import numpy as np
 
 from cudabench.simulator.count import detours
 from cudabench.simulator.isa import rounding
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.elementwise import elementwise, in_parts
+from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, Array, as_array, truth
+from cudabench.simulator.values import DTYPES, Array, as_array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
 SPARSE = 8  # one lane of so many active, and a costly function is computed for those alone
@@ -46,25 +47,7 @@ def compute_halves(function: Function, type_: str) -> Function:
     def single(*arguments: Array) -> Array:
         return pack(function(*[from_halves(argument, type_).astype(np.float64) for argument in arguments]))
 
-    def double(*arguments: Array) -> Array:
-        low = single(*[(argument & np.uint32(0xFFFF)).astype(np.uint16) for argument in arguments])
-        high = single(*[(argument >> np.uint32(16)).astype(np.uint16) for argument in arguments])
-        return low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16))
-
-    return double if type_.endswith("x2") else single
-
-
-def compute_pairs(function: Function) -> Function:
-    """Return the function on 64-bit registers that hold two float32."""
-
-    def pair(*arguments: Array) -> Array:
-        halves = []
-        for shift in (0, 32):
-            parts = [(argument >> np.uint64(shift)).astype(np.uint32).view(np.float32) for argument in arguments]
-            halves.append(function(*parts).view(np.uint32).astype(np.uint64))
-        return halves[0] | (halves[1] << np.uint64(32))
-
-    return pair
+    return in_parts(single, 16, 32) if type_.endswith("x2") else single
 
 
 def build_float(builder: Builder, ins: Instruction, function: Function, type_: str) -> Run:
@@ -87,21 +70,20 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
     bits = type_ if type_ in ("f32", "f64") else f"b{BITS[type_]}"
     if type_ == "f32x2":
-        function = compute_pairs(function)
+        of_floats = function  # two of which a register of 64 bits holds
+        function = in_parts(lambda *parts: of_floats(*[x.view(np.float32) for x in parts]).view(np.uint32), 32, 64)
     elif bits != type_:
         function = compute_halves(function, type_)
-    target = builder.target(ins.operands[0])
-    sources = tuple(builder.source(operand, bits) for operand in ins.operands[1:])
-    dtype = DTYPES[bits]
-    compute = function
+    target, *sources = registers(builder, ins, *[bits] * len(ins.operands[1:]))
+    compute, dtype = function, DTYPES[bits]
 
     def run(machine: Machine) -> None:
-        registers, chunk = machine.registers, machine.chunk
-        machine.put(target, compute(*[as_array(registers[source], dtype, chunk) for source in sources]))
+        values, chunk = machine.registers, machine.chunk
+        machine.put(target, compute(*[as_array(values[source], dtype, chunk) for source in sources]))
 
     def run_where_active(machine: Machine) -> None:
         mask = machine.mask
-        values = [as_array(machine.registers[source], dtype, machine.chunk) for source in sources]
+        values = [machine.array(source, dtype) for source in sources]
         shape = np.broadcast_shapes(*(value.shape for value in values))
         if mask is None or mask.shape != shape or SPARSE * np.count_nonzero(mask) > mask.size:
             machine.put(target, compute(*values))
@@ -122,7 +104,7 @@ def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
     sources = tuple(builder.source(operand, ins.modifiers[-1]) for operand in ins.operands[1:])
 
     def run_counted(machine: Machine) -> None:
-        values = [as_array(machine.registers[source], dtype, machine.chunk) for source in sources]
+        values = [machine.array(source, dtype) for source in sources]
         called = rule(*values)
         if called.any():
             machine.detour(line, called, values[0] == 0)
@@ -153,14 +135,6 @@ def _upper(function: Function) -> Function:
     return compute
 
 
-def _reciprocal(x: Array) -> Array:
-    return x.dtype.type(1) / x
-
-
-def _reciprocal_root(x: Array) -> Array:
-    return 1.0 / np.sqrt(x)
-
-
 # Plain ones, then those of a rounding mode; .approx and .full are rounded to nearest.
 _ROUNDED: dict[str, tuple[Function, Function]] = {
     "add": (np.add, rounding.add),
@@ -168,10 +142,11 @@ _ROUNDED: dict[str, tuple[Function, Function]] = {
     "mul": (np.multiply, rounding.multiply),
     "div": (np.divide, rounding.divide),
     "sqrt": (np.sqrt, rounding.square_root),
-    "rcp": (_reciprocal, lambda x, mode: rounding.divide(np.ones_like(x), x, mode)),
+    "rcp": (np.reciprocal, lambda x, mode: rounding.divide(np.ones_like(x), x, mode)),
 }
+_ROOT: Function = lambda x: 1.0 / np.sqrt(x)  # noqa: E731
 _EXACT: dict[str, Function] = {
-    "abs": np.abs, "neg": np.negative, "copysign": lambda x, y: np.copysign(y, x), "rsqrt": _wide(_reciprocal_root),
+    "abs": np.abs, "neg": np.negative, "copysign": lambda x, y: np.copysign(y, x), "rsqrt": _wide(_ROOT),
     "sin": _wide(lambda x: np.sin(np.where(np.isinf(x), np.nan, x))),
     "cos": _wide(lambda x: np.cos(np.where(np.isinf(x), np.nan, x))),
     "ex2": _wide(np.exp2), "lg2": _wide(np.log2), "tanh": _wide(np.tanh),
@@ -182,7 +157,7 @@ _EXACT: dict[str, Function] = {
 def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
-        function = _upper(_reciprocal if ins.opcode == "rcp" else _reciprocal_root)
+        function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
         return build_float(builder, ins._replace(modifiers=("f64",)), function, type_)
     function = _directed(ins, *_ROUNDED[ins.opcode]) if ins.opcode in _ROUNDED else _EXACT[ins.opcode]
     return counted(builder, ins, build_float(builder, ins, function, type_))
@@ -245,9 +220,4 @@ def _testp(builder: Builder, ins: Instruction) -> Run:
     test, type_ = _TESTS.get(ins.modifiers[0]), ins.modifiers[-1]
     if test is None:
         raise refuse(ins)
-    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
-
-    def run(machine: Machine) -> None:
-        machine.put(target, truth(test(machine.array(source, DTYPES[type_]))))
-
-    return run
+    return elementwise(builder, ins, (type_,), "pred", test)

@@ -6,6 +6,7 @@ writes constant memory, so there are no races.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,8 +45,7 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
             check(machine, access, lanes, 1, 0, access.size)
             continue
         region = space.slots[number]
-        end = region.base + region.size if isinstance(region, HeapRegion) else region.end
-        if not check(machine, access, lanes, region.base, end, access.size):
+        if not check(machine, access, lanes, region.base, region.base + region.size, access.size):
             continue
         if isinstance(region, HeapRegion):
             lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(lanes.mask, address.shape))
@@ -113,10 +113,9 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
     lanes, regions, _ = reached(machine, access, address, offset)
     if lanes is not None:
         return gathered(access, lanes, regions)
-    return [
-        _shaped(regions[0][0].strided(address, offset + place * access.width, access.dtype, machine.chunk), address)
-        for place in range(access.count)
-    ]
+    places = range(offset, offset + access.size, access.width)
+    views = (regions[0][0].strided(address, place, access.dtype, machine.chunk) for place in places)
+    return [view.copy("C").reshape(math.prod(view.shape[:3]), -1) for view in views]
 
 
 def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -148,20 +147,6 @@ def _gather(region: Region, access: MemoryOp, address: Array) -> list[Array]:
     return [view.take(index + place if place else index) for place in range(access.count)]
 
 
-def _shaped(view: Array, address: Affine) -> Array:
-    coefficients = address.coefficients
-    if coefficients is None:
-        return view.copy()
-    if not any(coefficients[3:]):
-        return view.reshape(1, -1).copy()
-    if not any(coefficients[:3]):
-        return view.reshape(-1, 1).copy()
-    blocks = view.shape[0] * view.shape[1] * view.shape[2]
-    result = np.empty(view.shape, view.dtype)
-    result[...] = view
-    return result.reshape(blocks, -1)
-
-
 def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to global memory."""
     chunk, width = machine.chunk, access.width
@@ -180,13 +165,8 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
 
 def _assign(view: Array, value: Array, chunk: Chunk) -> None:
     """Write (blocks, threads) values through a view of the shape of a box."""
-    if value.size > 1:
-        blocks = chunk.box[:3] if value.shape[0] == chunk.blocks and chunk.blocks > 1 else (1, 1, 1)
-        threads = chunk.box[3:] if value.shape[1] == chunk.threads else (1, 1, 1)
-        value = value.reshape(*blocks, *threads)
-        if view.shape[:3] == (1, 1, 1) and blocks != (1, 1, 1):
-            # All blocks write the same place: the last one stays.
-            value = value[-1:, -1:, -1:]
-    else:
-        value = value.reshape(())
-    view[...] = value
+    one = (1, 1, 1)
+    rows, columns = value.shape
+    value = value.reshape(*(chunk.box[:3] if rows > 1 else one), *(chunk.box[3:] if columns > 1 else one))
+    # Where all blocks write the same place, the last one stays.
+    view[...] = value[-1:, -1:, -1:] if view.shape[:3] == one else value

@@ -16,7 +16,6 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     matrix,
     mbarrier,
     moves,
-    simd,
     syscalls,
     tensor,
     textures,

@@ -11,65 +11,75 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.elementwise import computes, elementwise, integer_type, limits, python_int
-from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.elementwise import (
+    Function,
+    computes,
+    elementwise,
+    in_parts,
+    integer_type,
+    limits,
+    python_int,
+)
+from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
+from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, Value, as_array, canonical
 
 _PACKED = ("u16x2", "s16x2")
 
 
-def add_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
-    """Return x + y modulo 2^bits."""
-    if type(x) is Affine and type(y) is Affine:
-        return values.add(x, y, bits, machine.chunk)
-    dtype = UNSIGNED[bits]
-    return canonical(as_array(x, dtype, machine.chunk) + as_array(y, dtype, machine.chunk))
+def _modular(affine: Callable[[Affine, Affine, int, Chunk], Value], arrays: Function) -> Callable[..., Value]:
+    """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: of affine ones, which may give
+    None."""
+
+    def compute(x: Value, y: Value, bits: int, chunk: Chunk) -> Value:
+        if type(x) is Affine and type(y) is Affine:
+            found = affine(x, y, bits, chunk)
+            if found is not None:
+                return found
+        dtype = UNSIGNED[bits]
+        return canonical(arrays(as_array(x, dtype, chunk), as_array(y, dtype, chunk)))
+
+    return compute
 
 
-def subtract_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
-    """Return x - y modulo 2^bits."""
-    if type(x) is Affine and type(y) is Affine:
-        return values.add(x, _negated(y), bits, machine.chunk)
-    dtype = UNSIGNED[bits]
-    return canonical(as_array(x, dtype, machine.chunk) - as_array(y, dtype, machine.chunk))
+def _difference(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value:
+    c = y.coefficients
+    less = None if c is None else (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5])
+    return values.add(x, Affine(-y.base, less, -y.high, -y.low), bits, chunk)
 
 
-def _negated(x: Affine) -> Affine:
-    c = x.coefficients
-    if c is None:
-        return Affine(-x.base)
-    return Affine(-x.base, (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5]), -x.high, -x.low)
+def _multiple(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value | None:
+    if y.coefficients is not None:
+        x, y = y, x
+    return None if y.coefficients is not None else values.scale(x, python_int(y.base, f"s{bits}"), bits, chunk)
 
 
-def multiply_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
-    """Return x * y modulo 2^bits."""
-    if type(x) is Affine and type(y) is Affine:
-        if y.coefficients is None:
-            return values.scale(x, python_int(y.base, f"s{bits}"), bits, machine.chunk)
-        if x.coefficients is None:
-            return values.scale(y, python_int(x.base, f"s{bits}"), bits, machine.chunk)
-    dtype = UNSIGNED[bits]
-    return canonical(as_array(x, dtype, machine.chunk) * as_array(y, dtype, machine.chunk))
+_SUMS = {"add": (_modular(values.add, np.add), np.add), "sub": (_modular(_difference, np.subtract), np.subtract)}
+add_values = _SUMS["add"][0]
+_multiply_values = _modular(_multiple, np.multiply)
 
 
-def widened(value: Value, type_: str, machine: Machine) -> Value:
-    """Return a 16- or 32-bit value extended to twice its width by the sign of the type."""
-    bits = BITS[type_]
+def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> Value:
+    """Return an integer converted between integer types and extended to a register of `width` bits."""
+    bits, out = BITS[type_], BITS[result]
     if type(value) is Affine:
-        found = values.signed(value, bits) if type_[0] == "s" else values.unsigned(value, bits)
-        if found is not None:
-            return found
-    return as_array(value, DTYPES[type_], machine.chunk).astype((SIGNED if type_[0] == "s" else UNSIGNED)[2 * bits])
-
-
-_SUMS: dict[str, tuple[Callable[[Value, Value, int, Machine], Value], Callable[..., Array]]] = {
-    "add": (add_values, np.add),
-    "sub": (subtract_values, np.subtract),
-}
+        if out > bits:
+            found = values.by_sign(value, bits, type_[0] == "s")
+            if found is not None:
+                return found
+        elif out < bits or width == out:
+            narrowed = values.fit(value.base, value.coefficients, value.low, value.high, out, chunk)
+            if width == out:
+                return narrowed if type(narrowed) is Affine else canonical(narrowed)
+            if type(narrowed) is Affine:
+                found = values.by_sign(narrowed, out, result[0] == "s")
+                if found is not None:
+                    return found
+    array = as_array(value, DTYPES[type_], chunk).astype(DTYPES[result])
+    return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
 
 
 @instruction(*_SUMS)
@@ -85,26 +95,20 @@ def _add(builder: Builder, ins: Instruction) -> Run:
             builder, ins, ("s32", "s32"), "s32", lambda x, y: np.clip(arrays(x.astype(np.int64), y), *bounds)
         )
     type_ = integer_type(ins)
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:])
+    target, first, second = registers(builder, ins, type_, type_)
     bits = BITS[type_]
 
     def run(machine: Machine) -> None:
-        registers = machine.registers
-        machine.put(target, combine(registers[first], registers[second], bits, machine))
+        values = machine.registers
+        machine.put(target, combine(values[first], values[second], bits, machine.chunk))
 
     return run
 
 
 @instruction("neg")
 def _neg(builder: Builder, ins: Instruction) -> Run:
-    type_ = integer_type(ins)
-    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
-
-    def run(machine: Machine) -> None:
-        machine.put(target, subtract_values(Affine(0), machine.registers[source], BITS[type_], machine))
-
-    return run
+    into, source = ins.operands
+    return _add(builder, ins._replace(opcode="sub", operands=(into, Immediate(0), source)))
 
 
 @instruction("addc", "subc", "madc")
@@ -116,8 +120,7 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     """
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
-    target = builder.target(ins.operands[0])
-    sources = [builder.source(operand, type_) for operand in ins.operands[1:]]
+    target, *sources = registers(builder, ins, type_, type_, type_)
     if "CC.CF" not in builder.frame.registers:
         builder.frame.registers["CC.CF"] = builder.new(1, False)
     carry = builder.frame.registers["CC.CF"]
@@ -153,8 +156,7 @@ def multiply_high(x: Array, y: Array, type_: str) -> Array:
     bits = BITS[type_]
     sign = type_[0] == "s"
     if bits < 64:
-        wide = (SIGNED if sign else UNSIGNED)[2 * bits]
-        kind = (SIGNED if sign else UNSIGNED)[bits]
+        wide, kind = DTYPES[f"{type_[0]}{2 * bits}"], DTYPES[type_]
         product = x.view(kind).astype(wide) * y.view(kind).astype(wide)
         return (product >> wide.type(bits)).astype(UNSIGNED[bits])
     a, b = x.view(np.uint64), y.view(np.uint64)
@@ -167,17 +169,16 @@ def multiply_high(x: Array, y: Array, type_: str) -> Array:
     return result
 
 
-def product(x: Value, y: Value, form: str, type_: str, machine: Machine) -> Value:
+def product(x: Value, y: Value, form: str, type_: str, chunk: Chunk) -> Value:
     """Return mul.lo, mul.hi or mul.wide of two register values."""
-    bits = BITS[type_]
-    if form == "lo":
-        return multiply_values(x, y, bits, machine)
+    bits, dtype = BITS[type_], UNSIGNED[BITS[type_]]
     if form == "wide":
-        return multiply_values(widened(x, type_, machine), widened(y, type_, machine), 2 * bits, machine)
+        wide, bits = f"{type_[0]}{2 * bits}", 2 * bits
+        x, y = (resized(value, type_, wide, bits, chunk) for value in (x, y))
+    if form != "hi":
+        return _multiply_values(x, y, bits, chunk)
     if type(x) is Affine and type(y) is Affine and x.coefficients is None and y.coefficients is None:
         return Affine(python_int((python_int(x.base, type_) * python_int(y.base, type_)) >> bits, type_))
-    dtype = UNSIGNED[bits]
-    chunk = machine.chunk
     return canonical(multiply_high(as_array(x, dtype, chunk), as_array(y, dtype, chunk), type_))
 
 
@@ -194,15 +195,13 @@ def _mul(builder: Builder, ins: Instruction) -> Run:
         )  # fmt: skip
     form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
     out = (2 if form == "wide" else 1) * BITS[type_]
-    target = builder.target(ins.operands[0])
-    types = (type_, type_, f"{type_[0]}{out}")
-    first, second, *added = (builder.source(*each) for each in zip(ins.operands[1:], types, strict=False))
+    target, first, second, *added = registers(builder, ins, type_, type_, f"{type_[0]}{out}")
 
     def run(machine: Machine) -> None:
-        registers = machine.registers
-        value = product(registers[first], registers[second], form, type_, machine)
+        values, chunk = machine.registers, machine.chunk
+        value = product(values[first], values[second], form, type_, chunk)
         if added:
-            value = add_values(value, registers[added[0]], out, machine)
+            value = add_values(value, values[added[0]], out, chunk)
         machine.put(target, value)
 
     return run
@@ -225,11 +224,10 @@ def divide(x: Array, y: Array) -> Array:
     """Return the quotient rounded toward zero; division by zero gives all ones, as GPUs do (PTX ISA leaves it open)."""
     zero = y == 0
     safe = np.where(zero, y.dtype.type(1), y)
-    if x.dtype.kind == "u":
-        return np.where(zero, ~x.dtype.type(0), x // safe)
     quotient = x // safe
-    quotient = quotient + ((x - quotient * safe != 0) & ((x < 0) != (safe < 0)))
-    return np.where(zero, x.dtype.type(-1), quotient)
+    if x.dtype.kind == "i":
+        quotient = quotient + ((x - quotient * safe != 0) & ((x < 0) != (safe < 0)))
+    return np.where(zero, ~x.dtype.type(0), quotient)
 
 
 def remainder(x: Array, y: Array) -> Array:
@@ -263,20 +261,13 @@ def _extreme(builder: Builder, ins: Instruction) -> Run:
 
 def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Array, Array], Array]) -> Run:
     """Build an operation on both 16-bit halves of 32-bit registers."""
-    kind = SIGNED[16] if type_[0] == "s" else UNSIGNED[16]
-    relu = "relu" in ins.modifiers
+    kind = DTYPES[type_[:3]]
 
-    def arrays(x: Array, y: Array) -> Array:
-        halves = []
-        for shift in (0, 16):
-            a, b = ((v >> np.uint32(shift)).astype(np.uint16).view(kind) for v in (x, y))
-            half = combine(a, b)
-            if relu:
-                half = np.maximum(half, kind.type(0))
-            halves.append(half.view(np.uint16).astype(np.uint32))
-        return halves[0] | (halves[1] << np.uint32(16))
+    def half(x: Array, y: Array) -> Array:
+        found = combine(x.view(kind), y.view(kind))
+        return (np.maximum(found, kind.type(0)) if "relu" in ins.modifiers else found).view(np.uint16)
 
-    return elementwise(builder, ins, ("b32", "b32"), "b32", arrays)
+    return elementwise(builder, ins, ("b32", "b32"), "b32", in_parts(half, 16, 32))
 
 
 @computes("sad", "t t t t", lambda x, y, z: abs(x - y) + z)

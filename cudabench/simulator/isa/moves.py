@@ -12,16 +12,17 @@ from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.bits import inverted
-from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, computes, elementwise, limits
+from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, computes, elementwise, in_parts, limits
 from cudabench.simulator.isa.floating import from_halves, rounding_mode
 from cudabench.simulator.isa.fp8 import FORMATS, build_cvt_fp8
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.integer import resized
+from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
-from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
 _PAIRS = ("f16x2", "bf16x2")
 
@@ -38,12 +39,11 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
         return _unpack(builder, into, out_of, type_)
     if isinstance(out_of, Vector):
         return _pack(builder, into, out_of, type_)
-    target = builder.target(into)
-    source = builder.source(out_of, type_)
+    target, source = registers(builder, ins, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
         # The 32-bit address of a shared variable.
         def narrow(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine))
+            machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
 
         return narrow
 
@@ -56,16 +56,15 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
 @instruction("createpolicy")
 def _createpolicy(builder: Builder, ins: Instruction) -> Run:
     """Build a number for the cache, which nothing that the simulator shows depends on."""
-    target = builder.target(ins.operands[0])
+    (target,) = registers(builder, ins)
     return lambda machine: machine.put(target, Affine(0))
 
 
 def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
-    bits = BITS[type_]
-    piece = bits // len(into.items)
+    piece = BITS[type_] // len(into.items)
     source = builder.source(out_of, type_)
     targets = [builder.target(item) for item in into.items]
-    wide, narrow = UNSIGNED[bits], UNSIGNED[piece]
+    wide, narrow = UNSIGNED[BITS[type_]], UNSIGNED[piece]
 
     def run(machine: Machine) -> None:
         value = machine.array(source, wide)
@@ -76,11 +75,10 @@ def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
 
 
 def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
-    bits = BITS[type_]
-    piece = bits // len(out_of.items)
+    piece = BITS[type_] // len(out_of.items)
     sources = [builder.source(item, f"b{piece}") for item in out_of.items]
     target = builder.target(into)
-    wide, narrow = UNSIGNED[bits], UNSIGNED[piece]
+    wide, narrow = UNSIGNED[BITS[type_]], UNSIGNED[piece]
 
     def run(machine: Machine) -> None:
         value = machine.array(sources[0], narrow).astype(wide)
@@ -95,8 +93,7 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
 def _cvta(builder: Builder, ins: Instruction) -> Run:
     """Build the conversion between an address in a state space and a generic one."""
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
-    target = builder.target(ins.operands[0])
-    source = builder.source(ins.operands[1], "u64")
+    target, source = registers(builder, ins, "u64")
     shift = Affine(-window if "to" in ins.modifiers else window)
     narrow = builder.width(source) == 32
 
@@ -117,7 +114,7 @@ def _cvta(builder: Builder, ins: Instruction) -> Run:
 def _isspacep(builder: Builder, ins: Instruction) -> Run:
     """Build the question whether a generic address lies in a state space."""
     space = space_of(ins)
-    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "u64")
+    target, source = registers(builder, ins, "u64")
     start = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}.get(space)
 
     def run(machine: Machine) -> None:
@@ -136,21 +133,24 @@ def _isspacep(builder: Builder, ins: Instruction) -> Run:
 # Comparisons.
 
 _UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
+_OF_NAN: dict[str, Callable[[Array, Array], Array]] = {
+    "num": lambda x, y: ~_unordered(x, y),
+    "nan": lambda x, y: _unordered(x, y),
+    "ne": lambda x, y: (x != y) & ~_unordered(x, y),
+}
 _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+
+
+def _unordered(x: Array, y: Array) -> Array:
+    return np.isnan(x) | np.isnan(y)
 
 
 def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
     """Return a comparison of PTX ISA 9.3.1; the ordered ones are false for NaN, those with u true."""
-    if name == "num":
-        return lambda x, y: ~(np.isnan(x) | np.isnan(y))
-    if name == "nan":
-        return lambda x, y: np.isnan(x) | np.isnan(y)
     if name in _UNORDERED:
         inner = COMPARE[_UNORDERED[name]]
-        return lambda x, y: inner(x, y) | np.isnan(x) | np.isnan(y)
-    if name == "ne" and real:
-        return lambda x, y: (x != y) & ~np.isnan(x) & ~np.isnan(y)
-    return COMPARE[name]
+        return lambda x, y: inner(x, y) | _unordered(x, y)
+    return _OF_NAN[name] if name in _OF_NAN and real else COMPARE[name]
 
 
 def decide(name: str, x: Affine, y: Affine) -> bool | None:
@@ -170,24 +170,19 @@ def decide(name: str, x: Affine, y: Affine) -> bool | None:
 
 def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
     """Return the function of the machine that compares operands 1 and 2 of setp or set."""
-    name = ins.modifiers[0]
-    if name not in COMPARE and name not in _UNORDERED and name not in ("num", "nan"):
+    name, whole = ins.modifiers[0], type_ in INTEGERS
+    if name not in {**COMPARE, **_UNORDERED, **_OF_NAN} or not (whole or type_ in ("f32", "f64", "f16", "bf16")):
         raise refuse(ins)
     half = type_ in ("f16", "bf16")
-    if type_ not in (*INTEGERS, "f32", "f64", "f16", "bf16"):
-        raise refuse(ins)
     read = "b16" if half else type_
     first, second = (builder.source(operand, read) for operand in ins.operands[1:3])
-    dtype = DTYPES[read]
-    compare = compare_arrays(name, type_ not in INTEGERS)
-    bits = BITS[type_]
-    sign = values.signed if type_[0] == "s" else values.unsigned
-    flush = "ftz" in ins.modifiers
+    compare, dtype = compare_arrays(name, not whole), DTYPES[read]
+    bits, signed, flush = BITS[type_], type_[0] == "s", "ftz" in ins.modifiers
 
     def run(machine: Machine) -> Value:
         x, y = machine.registers[first], machine.registers[second]
-        if dtype.kind in "iu" and not half and type(x) is Affine and type(y) is Affine:
-            p, q = sign(x, bits), sign(y, bits)
+        if whole and type(x) is Affine and type(y) is Affine:
+            p, q = values.by_sign(x, bits, signed), values.by_sign(y, bits, signed)
             if p is not None and q is not None:
                 found = decide(name, p, q)
                 if found is not None:
@@ -202,17 +197,17 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
     return run
 
 
-def _halves(builder: Builder, ins: Instruction) -> Callable[[Machine], list[Array]]:
-    """Return the function of the machine that compares the lower and the upper halves of operands 1 and 2."""
+def _halves(builder: Builder, ins: Instruction, one: int) -> Callable[[Machine], Array]:
+    """Return the function of the machine that compares the lower and the upper halves of operands 1 and 2: it gives
+    `one` in each half where the comparison holds."""
     sources = [builder.source(operand, "b32") for operand in ins.operands[1:3]]
-    compare = compare_arrays(ins.modifiers[0], True)
+    compare, type_ = compare_arrays(ins.modifiers[0], True), ins.modifiers[-1]
 
-    def run(machine: Machine) -> list[Array]:
-        pairs = [machine.array(source, UNSIGNED[32]) for source in sources]
-        parts = [[(pair >> np.uint32(shift)).astype(np.uint16) for pair in pairs] for shift in (0, 16)]
-        return [compare(*(from_halves(half, ins.modifiers[-1]) for half in part)) for part in parts]
+    def half(x: Array, y: Array) -> Array:
+        return np.where(compare(from_halves(x, type_), from_halves(y, type_)), np.uint16(one), np.uint16(0))
 
-    return run
+    both = in_parts(half, 16, 32)
+    return lambda machine: both(*[machine.array(source, UNSIGNED[32]) for source in sources])
 
 
 def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Value]:
@@ -240,11 +235,12 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
     if type_ in _PAIRS:
         if complement is None:
             raise refuse(ins)
-        halves = _halves(builder, ins)
+        halves = _halves(builder, ins, 1)
 
         def run_halves(machine: Machine) -> None:
-            for place, found in zip((target, complement), halves(machine), strict=True):
-                machine.put(place, truth(found))
+            found = halves(machine)
+            machine.put(target, truth(found & np.uint32(1) != 0))
+            machine.put(complement, truth(found >> np.uint32(16) != 0))
 
         return run_halves
     compare, third = comparison(builder, ins, type_), _third(builder, ins)
@@ -268,13 +264,8 @@ def _set(builder: Builder, ins: Instruction) -> Run:
     target = builder.target(ins.operands[0])
     ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
     if type_ in _PAIRS:
-        halves, one = _halves(builder, ins), ones.get(result[:-2], 0xFFFF)
-
-        def run_halves(machine: Machine) -> None:
-            low, high = (np.where(half, np.uint32(one), np.uint32(0)) for half in halves(machine))
-            machine.put(target, low | high << np.uint32(16))
-
-        return run_halves
+        halves = _halves(builder, ins, ones.get(result[:-2], 0xFFFF))
+        return lambda machine: machine.put(target, halves(machine))
     compare, third = comparison(builder, ins, type_), _third(builder, ins)
     dtype = UNSIGNED[BITS[result]]
     yes = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
@@ -289,21 +280,18 @@ def _set(builder: Builder, ins: Instruction) -> Run:
 @instruction("selp")
 def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
+    target, first, second = registers(builder, ins, type_, type_)
     condition, flip = builder.predicate(ins.operands[3])
     dtype = DTYPES[type_]
 
     def run(machine: Machine) -> None:
-        registers = machine.registers
-        chosen = registers[condition]
+        chosen = machine.registers[condition]
         if flip:
             chosen = inverted(chosen)
         if type(chosen) is bool:
-            machine.put(target, registers[first if chosen else second])
-            return
-        x, y = registers[first], registers[second]
-        machine.put(target, np.where(chosen, as_array(x, dtype, machine.chunk), as_array(y, dtype, machine.chunk)))
+            machine.put(target, machine.registers[first if chosen else second])
+        else:
+            machine.put(target, np.where(chosen, machine.array(first, dtype), machine.array(second, dtype)))
 
     return run
 
@@ -317,45 +305,18 @@ def _slct(builder: Builder, ins: Instruction) -> Run:
 # Conversions.
 
 
-def resized(value: Value, type_: str, result: str, width: int, machine: Machine) -> Value:
-    """Return an integer converted between integer types and extended to a register of `width` bits."""
-    bits, out = BITS[type_], BITS[result]
-    if type(value) is Affine:
-        if out > bits:
-            found = values.signed(value, bits) if type_[0] == "s" else values.unsigned(value, bits)
-            if found is not None:
-                return found
-        elif out < bits or width == out:
-            narrowed = values.fit(value.base, value.coefficients, value.low, value.high, out, machine.chunk)
-            if width == out:
-                return narrowed if type(narrowed) is Affine else canonical(narrowed)
-            if type(narrowed) is Affine:
-                found = values.signed(narrowed, out) if result[0] == "s" else values.unsigned(narrowed, out)
-                if found is not None:
-                    return found
-    array = as_array(value, DTYPES[type_], machine.chunk).astype(DTYPES[result])
-    if width > out:
-        array = array.astype((SIGNED if result[0] == "s" else UNSIGNED)[width])
-    return canonical(array)
-
-
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def float_to_int(x: Array, mode: str, result: str) -> Array:
     """Return a float as an integer: rounded, clamped to the type's range, NaN as PTX ISA 9.7.9 (cvt) says."""
-    bits, sign = BITS[result], result[0] == "s"
-    low, high = limits(result)
-    wide = x.dtype == np.float64 or bits == 64
-    real = _INTEGRAL[mode](x.astype(np.float64))
-    dtype = DTYPES[result]
-    limit = float(high + 1)
-    inside = (real >= low) & (real < limit)
-    found = np.where(inside, real, 0.0)
-    integer = found.astype(np.uint64 if bits == 64 and not sign else np.int64).astype(dtype)
+    (low, high), dtype = limits(result), DTYPES[result]
+    real, limit = _INTEGRAL[mode](x.astype(np.float64)), float(high + 1)
+    inside = np.where((real >= low) & (real < limit), real, 0.0)
+    integer = inside.astype(np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
     integer = np.where(real >= limit, dtype.type(high), np.where(real < low, dtype.type(low), integer))
-    invalid = dtype.type(0) if not wide else dtype.type(low if sign else 1 << (bits - 1))
-    return np.where(np.isnan(real), invalid, integer)
+    wide = x.dtype == np.float64 or dtype.itemsize == 8
+    return np.where(np.isnan(real), dtype.type(low or high // 2 + 1 if wide else 0), integer)
 
 
 def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
@@ -369,8 +330,7 @@ def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
     back = np.where(safe, high, 0.0).astype(x.dtype)
     low = np.where(safe, (x - back).astype(np.int64).astype(np.float64), 0.0)
     if not safe.all():
-        exact = [int(value) - int(near) for value, near in zip(x[~safe].tolist(), high[~safe].tolist(), strict=True)]
-        low[~safe] = exact
+        low[~safe] = [value - int(near) for value, near in zip(x[~safe].tolist(), high[~safe].tolist(), strict=True)]
     return rounding.directed(high, low, dtype, mode)
 
 
@@ -393,11 +353,11 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
         if saturate:
             (low, high), (least, most) = limits(result), limits(type_)
             return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
-        target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], type_)
+        target, source = registers(builder, ins, type_)
         width = builder.width(target)
 
         def resize(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], type_, result, width, machine))
+            machine.put(target, resized(machine.registers[source], type_, result, width, machine.chunk))
 
         return resize
     half = type_ in ("f16", "bf16")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from cudabench.simulator.program.builder import Build, BuildCall
+from cudabench.simulator.program.builder import Build, BuildCall, Builder
 from cudabench.simulator.program.code import Refuse
 from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 
@@ -49,6 +49,12 @@ class Registered:
 def refuse(ins: Instruction) -> Refuse:
     """Return the refusal of an instruction by its full name."""
     return Refuse(f"instruction {ins.text}")
+
+
+def registers(builder: Builder, ins: Instruction, *types: str) -> list[int]:
+    """Return the registers of an instruction's destination and of its sources, so many as there are, read as types."""
+    target = builder.target(ins.operands[0])
+    return [target, *(builder.source(*each) for each in zip(ins.operands[1:], types, strict=False))]
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:

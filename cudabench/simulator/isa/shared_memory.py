@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,14 +14,13 @@ from cudabench.simulator.count.atomics import Served
 from cudabench.simulator.count.counters import AWAY, Settles
 from cudabench.simulator.isa.access import Lanes, MemoryOp, Reach, aligned, bounded, put
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.masks import Masks
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 Box = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
-class Settled:
+class Settled(NamedTuple):
     """An access that came to linear addresses with a mask before: what was checked and counted then holds again.
 
     counted: array, wavefronts, ideal ones and pattern, as `Counters.add` takes them; warps: of the mask. entry: what
@@ -29,13 +29,13 @@ class Settled:
     which lanes do.
     """
 
-    __slots__ = ("box", "chosen", "counted", "entry", "index", "logged", "warps")
-
-    def __init__(self, counted: Settles, warps: int, entry: LogEntry, logged: int) -> None:
-        self.counted, self.warps, self.entry, self.logged = counted, warps, entry, logged
-        self.box: Box | None = None
-        self.index: Array = None
-        self.chosen: tuple[Array, Array] | None = None
+    counted: Settles
+    warps: int
+    entry: LogEntry
+    logged: int
+    box: Box | None = None
+    index: Array = None
+    chosen: tuple[Array, Array] | None = None
 
     def note(self, machine: Machine, access: MemoryOp, entry: LogEntry) -> None:
         """Count and log the access once more."""
@@ -48,30 +48,29 @@ class Settled:
         machine.shared_races.append(entry, self.logged)
 
 
-def name_of(machine: Machine, kept: Masks, access: MemoryOp, address: Value, offset: int) -> Key | None:
-    """Return what a settled access is kept under; None where each is looked at by itself."""
-    mask = machine.mask
-    if not machine.settles or type(address) is not Affine or machine.shared_races.asynchronous:
-        return None
+def before(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Key | None, Settled | None]:
+    """Return what a settled access is kept under, None where each is looked at by itself, and the one that is kept."""
+    kept, mask = machine.chunk.masks, machine.mask
+    if kept is None or not machine.settles or type(address) is not Affine or machine.shared_races.asynchronous:
+        return None, None
     if mask is not None and id(mask) not in kept.names:
-        return None
+        return None, None
     issued = machine.counters.issued.get(access.numbers["shared"]) if machine.counters.issued else None
-    return access.number, issued, address.base + offset, address.coefficients, address.low, address.high, id(mask)
+    name = access.number, issued, address.base + offset, address.coefficients, address.low, address.high, id(mask)
+    return name, kept.settled.get(name)
 
 
-def settle(machine: Machine, access: MemoryOp, name: Key | None, counted: Settles | None) -> Settled | None:
+def settle(machine: Machine, access: MemoryOp, name: Key | None, counted: Settles | None, **found: Any) -> None:
     """Keep an access that was just counted and logged, where it will count the same again."""
     entries, kept = machine.shared_races.entries, machine.chunk.masks
     if name is None or counted is None or kept is None or not entries:
-        return None
+        return
     entry = entries[-1]
-    if not isinstance(entry, LogEntry) or entry.access is not access or entry.key is None:
-        return None
-    logged = 64 if isinstance(entry.address, Affine) else entry.address.nbytes
-    logged += 0 if entry.mask is None else entry.mask.nbytes
-    found = kept.settled[name] = Settled(counted, machine.warps, entry, logged)
-    kept.note(256)
-    return found
+    if isinstance(entry, LogEntry) and entry.access is access and entry.key is not None:
+        logged = 64 if isinstance(entry.address, Affine) else entry.address.nbytes
+        logged += 0 if entry.mask is None else entry.mask.nbytes
+        kept.settled[name] = Settled(counted, machine.warps, entry, logged, **found)
+        kept.note(256)
 
 
 def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Box | None:
@@ -103,7 +102,7 @@ def views(machine: Machine, access: MemoryOp, box: Box) -> list[Array]:
 def own_address(address: Value, offset: int) -> Value:
     """Return an address of 32 bits by its sign; not a generic one, whose window is in the offset."""
     if type(address) is Affine and address.low + offset >= 1 << 31:
-        return values.signed(address, 32) or address
+        return values.by_sign(address, 32, True) or address
     return address
 
 
@@ -132,9 +131,7 @@ def count_remote(machine: Machine, access: MemoryOp, remote: Remote, how: Served
 def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads from its block's shared memory."""
     chunk = machine.chunk
-    kept = chunk.masks
-    name = None if kept is None else name_of(machine, kept, access, address, offset)
-    settled = None if kept is None or name is None else kept.settled.get(name)
+    name, settled = before(machine, access, address, offset)
     if settled is not None:
         settled.note(machine, access, settled.entry)
         if settled.box is None:
@@ -143,10 +140,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     address = own_address(address, offset)
     box = box_of(machine, access, address, offset)
     if box is not None:
-        counted = note_shared(machine, access, address, offset, machine.mask)
-        settled = settle(machine, access, name, counted)
-        if settled is not None:
-            settled.box = box
+        settle(machine, access, name, note_shared(machine, access, address, offset, machine.mask), box=box)
         return [view.copy("C").reshape(chunk.blocks, -1) for view in views(machine, access, box)]
     lanes = lanes_of(machine, access, address, offset)
     if lanes is None:
@@ -159,9 +153,8 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     reach = lanes.reach
     counted = note_shared(machine, access, lanes.address, 0, lanes.exact(machine), (), reach)
     index = index_of(machine, access, lanes)
-    settled = None if reach is None else settle(machine, access, name, counted)
-    if settled is not None:
-        settled.index = index
+    if reach is not None:
+        settle(machine, access, name, counted, index=index)
     return taken(machine, access, index)
 
 
@@ -226,9 +219,8 @@ def note_shared(
 
 def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to its block's shared memory."""
-    chunk, kept = machine.chunk, machine.chunk.masks
-    name = None if kept is None else name_of(machine, kept, access, address, offset)
-    settled = None if kept is None or name is None else kept.settled.get(name)
+    chunk = machine.chunk
+    name, settled = before(machine, access, address, offset)
     if settled is not None and settled.chosen is not None:
         settled.note(machine, access, machine.shared_races.stored(settled.entry, data))
         scatter(machine, access, settled.chosen, machine.mask, data)
@@ -264,9 +256,8 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     if chosen is None:
         lanes_on = np.flatnonzero(mask)
         chosen = reach.chosen[access.width] = index.reshape(-1)[lanes_on], lanes_on
-    settled = settle(machine, access, name, counted) if mask is machine.mask else None
-    if settled is not None:
-        settled.chosen = chosen
+    if mask is machine.mask:
+        settle(machine, access, name, counted, chosen=chosen)
     scatter(machine, access, chosen, mask, data)
 
 

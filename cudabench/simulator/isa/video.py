@@ -1,7 +1,12 @@
-"""Scalar video instructions: bytes, halves or words of registers, computed in 34 bits (PTX ISA 9.7.17)."""
+"""Video instructions, scalar and SIMD (PTX ISA 9.7.17 and 9.7.18).
+
+Scalar ones take bytes, halves or words of registers and compute in 34 bits; SIMD ones take two 16-bit or four 8-bit
+integers in a register, and are refused with a selection or mask of lanes (`%r1.b3210`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,11 +18,14 @@ from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Negated, Operand, Symbol
 from cudabench.simulator.values import Array
 
-COMPUTE: dict[str, Callable[[Array, Array], Array]] = {
+Compute = Callable[[Array, Array], Array]
+_COMPUTE: dict[str, Compute] = {
     "vadd": np.add, "vsub": np.subtract, "vabsdiff": lambda a, b: np.abs(a - b), "vmin": np.minimum, "vmax": np.maximum,
 }  # fmt: skip
-_SECOND: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_AVERAGE: dict[str, Compute] = {"vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1}  # halves away from zero
+_SECOND: dict[str, Compute] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _TYPES = ("u32", "s32")
+_SELECTION = re.compile(r"([^@]+)\.([bh])(\d+)(@.*)?")
 
 
 class _Part:
@@ -27,18 +35,15 @@ class _Part:
     """
 
     def __init__(self, ins: Instruction, operand: Operand, signed: bool) -> None:
-        self.operand, self.shift, self.bits, self.signed = operand, 0, 32, signed
-        self.negated = isinstance(operand, Negated)
-        name = getattr(operand, "name", "")
-        base, _, selector = name.partition("@")[0].rpartition(".")
-        if base and selector[:1] in ("b", "h") and selector[1:].isdigit():
-            self.bits = 8 if selector[0] == "b" else 16
-            self.shift = self.bits * int(selector[1:])
-            if self.shift >= 32:
-                raise refuse(ins)
-            self.operand = Symbol(base + name[name.index("@") :] if "@" in name else base)
-        elif self.negated:
-            self.operand = Symbol(name)
+        self.negated, self.signed = isinstance(operand, Negated), signed
+        self.operand, self.shift, self.bits = Symbol(operand.name) if isinstance(operand, Negated) else operand, 0, 32
+        selection = _SELECTION.fullmatch(getattr(operand, "name", ""))
+        if selection is not None:
+            base, kind, number, scope = selection.groups("")
+            self.operand, self.bits = Symbol(base + scope), 8 if kind == "b" else 16
+            self.shift = self.bits * int(number)
+        if self.shift >= 32:
+            raise refuse(ins)
 
     def value(self, words: Array) -> Array:
         """Return the selected part of 32-bit registers as numbers."""
@@ -53,24 +58,28 @@ def _wrapped(found: Array) -> Array:
     return (found & 0xFFFFFFFF).astype(np.uint32)
 
 
-@instruction(*COMPUTE, "vset", "vshl", "vshr")
+def _named(ins: Instruction, name: str) -> tuple[list[str], Compute | None]:
+    """Return the types of the result, a and b, and what is computed, unless that is a shift."""
+    types, compute = [word for word in ins.modifiers if word in _TYPES], {**_COMPUTE, **_AVERAGE}.get(name)
+    if name == "vset":
+        types.insert(0, "u32")
+        compute = next((COMPARE[word] for word in ins.modifiers if word in COMPARE), None)
+    if len(types) != 3 or (name == "vset" and compute is None):
+        raise refuse(ins)
+    return types, compute
+
+
+@instruction(*_COMPUTE, "vset", "vshl", "vshr")
 def _video(builder: Builder, ins: Instruction) -> Run:
     """Build what puts a result into a part of c, or combines one of 32 bits with c."""
     words = ins.modifiers
-    types = [word for word in words if word in _TYPES]
-    compare = next((COMPARE[word] for word in words if word in COMPARE), None)
-    if ins.opcode == "vset":
-        types.insert(0, "u32")
-    if len(types) != 3 or (compare is None) == (ins.opcode == "vset"):
-        raise refuse(ins)
+    types, compute = _named(ins, ins.opcode)
     place, a, b = (_Part(ins, *each) for each in zip(ins.operands, (type_ == "s32" for type_ in types), strict=False))
-    if place.bits < 32 and "sat" in words:
+    merge, second, last = place.bits < 32, _SECOND.get(words[-1]), ins.operands[3:]
+    if merge and "sat" in words:
         raise Refuse(f"instruction {ins.text} into a part of a register, which ptxas saturates as no manual says")
-    merge, second = place.bits < 32, _SECOND.get(words[-1])
-    last = ins.operands[3:]
     if len(last) != int(merge or second is not None) or (merge and second is not None):
         raise refuse(ins)
-    compute = compare or COMPUTE.get(ins.opcode)
 
     def arrays(x: Array, y: Array, c: Array = None) -> Array:
         x, y = a.value(x), b.value(y)
@@ -93,15 +102,12 @@ def _video(builder: Builder, ins: Instruction) -> Run:
 @instruction("vmad")
 def _vmad(builder: Builder, ins: Instruction) -> Run:
     """Build a * b + c, or with `.po` plus one, shifted right by 7 or 15."""
-    words = ins.modifiers
-    types = [word for word in words if word in _TYPES]
-    if len(types) != 3 or len(ins.operands) != 4:
-        raise refuse(ins)
+    words, (types, _) = ins.modifiers, _named(ins, ins.opcode)
     # The sum is unsigned where both factors are and nothing is negated.
     signed = "s32" in types[1:] or any(isinstance(operand, Negated) for operand in ins.operands)
     signs = (types[1] == "s32", types[2] == "s32", signed)
-    parts = [_Part(ins, *each) for each in zip(ins.operands[1:], signs, strict=True)]
-    if parts[2].bits != 32:
+    parts = [_Part(ins, *each) for each in zip(ins.operands[1:], signs, strict=False)]
+    if len(parts) != 3 or parts[2].bits != 32:
         raise refuse(ins)
     if not signed and {"sat", "shr7", "shr15"} & set(words):
         raise Refuse(
@@ -114,9 +120,33 @@ def _vmad(builder: Builder, ins: Instruction) -> Run:
         # Sums have 66 bits.
         x, y, z = (part.value(operand).astype(object) for part, operand in zip(parts, operands, strict=True))
         found = (x * y + z + int("po" in words)) >> shift
-        if "sat" in words:
-            found = np.minimum(np.maximum(found, low), high)
-        return _wrapped(found)
+        return _wrapped(np.minimum(np.maximum(found, low), high) if "sat" in words else found)
 
     ins = ins._replace(operands=(ins.operands[0], *(part.operand for part in parts)))
     return elementwise(builder, ins, ("b32",) * 3, "b32", arrays)
+
+
+def _lanes_of(words: Array, bits: int, type_: str) -> Array:
+    """Return the parts of 32-bit registers as numbers, (..., 32 / bits), the lowest first."""
+    packed = np.ascontiguousarray(words)[..., None]
+    return packed.view(np.dtype(f"{'i' if type_ == 's32' else 'u'}{bits // 8}")).astype(np.int64)
+
+
+@instruction(*(f"{name}{count}" for name in (*_COMPUTE, *_AVERAGE, "vset") for count in (2, 4)))
+def _simd(builder: Builder, ins: Instruction) -> Run:
+    """Build vadd2, vsub4 and their like; with .add the parts are added to c, else they take its place."""
+    name, bits = ins.opcode[:-1], 32 // int(ins.opcode[-1])
+    (result, type_a, type_b), compute = _named(ins, name)
+    # What a sum adds that does not fit its part is not specified.
+    if compute is None or len(ins.operands) != 4 or ("add" in ins.modifiers and name in ("vadd", "vsub")):
+        raise refuse(ins)
+
+    def arrays(x: Array, y: Array, z: Array) -> Array:
+        found = compute(_lanes_of(x, bits, type_a), _lanes_of(y, bits, type_b)).astype(np.int64)
+        if "add" in ins.modifiers:
+            return _wrapped(found.sum(axis=-1) + z.astype(np.int64))
+        if "sat" in ins.modifiers:
+            found = np.clip(found, *limits(f"{result[0]}{bits}"))
+        return np.ascontiguousarray(found.astype(np.dtype(f"u{bits // 8}"))).view(np.uint32)[..., 0]
+
+    return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)

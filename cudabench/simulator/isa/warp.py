@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator.check.members import examine, function_name
-from cudabench.simulator.isa.elementwise import limits
-from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.elementwise import REDUCE, limits
+from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
@@ -21,9 +21,6 @@ POISON = np.uint32(0xFFFFFFFF)  # NaN as a float; all lanes, as bits
 
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
     """Return an op at which the lanes of a warp meet: those that the member mask names, or (None) all of them."""
-
-    def named(machine: Machine) -> Array | None:
-        return None if members is None else machine.array(members, _U32)
 
     def meet(machine: Machine) -> None:
         who: Array | None = None
@@ -40,16 +37,14 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
         run(machine)
 
     op = Op(meet, "collective", ins.location)
-    op.members = named
+    op.members = lambda machine: None if members is None else machine.array(members, _U32)
     op.function = function_name(ins)
     return op
 
 
 def by_warp(machine: Machine, array: Array) -> Array:
     """Return an array broadcast to (blocks or 1, warps, 32)."""
-    chunk = machine.chunk
-    full = broadcast(array, (array.shape[0], chunk.threads))
-    return full.reshape(array.shape[0], chunk.warps, 32)
+    return broadcast(array, (len(array), machine.chunk.threads)).reshape(len(array), -1, 32)
 
 
 def active(machine: Machine) -> Array:
@@ -61,8 +56,7 @@ def active(machine: Machine) -> Array:
 
 def as_bits(lanes: Array) -> Array:
     """Return bools (..., 32) as 32-bit masks (..., 1)."""
-    packed = np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little")
-    return packed.view(np.uint32)
+    return np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").view(np.uint32)
 
 
 def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
@@ -105,8 +99,7 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
             return
         wide = by_warp(machine, value)
         if other.shape[0] == 1 and value.shape[1] > 1:
-            base = (np.arange(chunk.warps, dtype=np.int64) * 32)[:, None]
-            found = value.take((np.broadcast_to(other[0], (chunk.warps, 32)) + base).reshape(-1), axis=1)
+            found = value.take((other[0] + 32 * np.arange(chunk.warps)[:, None]).reshape(-1), axis=1)
         else:
             shape = (max(other.shape[0], wide.shape[0]), chunk.warps, 32)
             found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
@@ -144,9 +137,8 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
     undefined = lanes & (other != np.arange(32)) & ~(here & asked)
     if not undefined.any():
         return None
-    flat = (shape[0], machine.chunk.threads)
-    undefined = undefined.reshape(flat)
-    machine.hazards.undefined_shuffle(machine, location, undefined, broadcast(other, shape).reshape(flat))
+    undefined, sources = (np.broadcast_to(part, shape).reshape(shape[0], -1) for part in (undefined, other))
+    machine.hazards.undefined_shuffle(machine, location, undefined, sources)
     return undefined
 
 
@@ -172,7 +164,7 @@ def _vote(builder: Builder, ins: Instruction) -> Op:
         if mode == "ballot":
             machine.put(target, canonical(_per_warp(machine, yes)))
             return
-        result = {"any": yes != 0, "all": no == 0, "uni": (yes == 0) | (no == 0)}[mode]
+        result = (yes != 0) if mode == "any" else (no == 0) | ((yes == 0) & (mode == "uni"))
         machine.put(target, truth(_per_warp(machine, result)))
 
     return collective(builder, ins, run, members)
@@ -180,7 +172,7 @@ def _vote(builder: Builder, ins: Instruction) -> Op:
 
 @instruction("activemask")
 def _activemask(builder: Builder, ins: Instruction) -> Run:
-    target = builder.target(ins.operands[0])
+    (target,) = registers(builder, ins)
     return lambda machine: machine.put(target, _per_warp(machine, as_bits(active(machine))))
 
 
@@ -195,7 +187,6 @@ def _match(builder: Builder, ins: Instruction) -> Op:
         # inside[..., i, j]: lane i names lane j, which is here.
         inside = _lanes_named(_named(machine, members)) & active(machine)[..., None, :]
         blocks = max(values.shape[0], inside.shape[0])
-        values = np.broadcast_to(values, (blocks, machine.chunk.warps, 32))
         inside = np.broadcast_to(inside, (blocks, machine.chunk.warps, 32, 32))
         same = (values[..., :, None] == values[..., None, :]) & inside
         bits, whole = as_bits(same)[..., 0], (same | ~inside).all(axis=3)
@@ -206,26 +197,18 @@ def _match(builder: Builder, ins: Instruction) -> Op:
     return collective(builder, ins, run, members)
 
 
-_REDUCE: dict[str, np.ufunc] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}  # fmt: skip
-
-
 @instruction("redux")
 def _redux(builder: Builder, ins: Instruction) -> Op:
-    name = next(word for word in ins.modifiers if word in _REDUCE)
-    type_, dtype, function = ins.modifiers[-1], DTYPES[ins.modifiers[-1]], _REDUCE[name]
-    target = builder.target(ins.operands[0])
-    source, members = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "b32")
+    name = next(word for word in ins.modifiers if word in REDUCE)
+    type_, dtype, function = ins.modifiers[-1], DTYPES[ins.modifiers[-1]], REDUCE[name]
+    target, source, members = registers(builder, ins, type_, "b32")
     if dtype.kind == "f":
         if name not in ("min", "max") or "abs" in ins.modifiers or "NaN" in ins.modifiers:
             raise refuse(ins)
         function, neutral = (np.fmin, dtype.type(np.inf)) if name == "min" else (np.fmax, dtype.type(-np.inf))
-    elif name in ("min", "max"):
-        neutral = dtype.type(limits(type_)[name == "min"])
     else:
-        neutral = ~dtype.type(0) if name == "and" else dtype.type(0)
+        neutral = dtype.type(limits(type_)[name == "min"] if name in ("min", "max") else 0)
+        neutral = ~neutral if name == "and" else neutral
 
     def run(machine: Machine) -> None:
         values, lanes = by_warp(machine, machine.array(source, dtype)), active(machine)
