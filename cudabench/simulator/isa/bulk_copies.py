@@ -7,7 +7,7 @@ One thread starts a copy, and it is carried out at once, lane by lane. The copie
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,10 @@ Spot = tuple[Any, int]  # a block's row and an offset in its shared memory, or a
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
-class Value:
-    """An operand of a copy, as each lane has it."""
-
-    def __init__(self, builder: Builder, operand: Operand, type_: str) -> None:
-        self.register = builder.source(operand, type_)
-        self.dtype = DTYPES[type_]
-
-    def of(self, machine: Machine) -> Array:
-        """Return what all lanes have, (blocks, threads)."""
-        return broadcast(machine.array(self.register, self.dtype), machine.chunk.shape)
+def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machine], Array]:
+    """Return what gives an operand as each lane has it, (blocks, threads)."""
+    register = builder.source(operand, type_)
+    return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
 
 
 class Place:
@@ -78,11 +72,19 @@ def receivers(machine: Machine, block: int, row: int, ranks: int | None) -> list
     return [int(found.rows[found.cluster[block], rank]) for rank in range(found.size) if ranks >> rank & 1]
 
 
-def complete(machine: Machine, rows: Sequence[int], offset: int, nbytes: int) -> None:
-    """Tell the barrier at an offset of each receiver."""
-    if 0 <= offset <= machine.shared_size - 8:
-        for row in rows:
-            mbarrier.complete(machine, row, offset, nbytes)
+def lies_well(
+    machine: Machine, access: MemoryOp, address: int, nbytes: int, low: int, high: int, alignment: int = CHUNK,
+    known: bool = True,
+) -> bool:  # fmt: skip
+    """Return whether bytes at an address are aligned and in a known memory from low to high; record where not."""
+    where: Array = np.full((1, 1), address, INT64)
+    if (address | nbytes % CHUNK) % alignment:
+        machine.hazards.misaligned(machine, access, machine.lanes(), where, alignment)
+    elif not (known and low <= address <= high - nbytes):
+        machine.hazards.outside(machine, access, machine.lanes(), where, nbytes, low, high)
+    else:
+        return True
+    return False
 
 
 def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
@@ -105,14 +107,8 @@ class Shared:
     ) -> Spot | None:
         """Return where a lane's bytes lie, at their alignment; None, and a record, where they do not."""
         row, offset, known = (int(each[lane]) for each in spots)
-        lanes, address = machine.lanes(), np.full((1, 1), offset, INT64)
-        if (offset | nbytes % CHUNK) % alignment:
-            machine.hazards.misaligned(machine, self.access, lanes, address, alignment)
-            return None
-        if not known or not 0 <= offset <= machine.shared_size - nbytes:
-            machine.hazards.outside(machine, self.access, lanes, address, nbytes, 0, machine.shared_size)
-            return None
-        return row, offset
+        well = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
+        return (row, offset) if well else None
 
     def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
         """Return the bytes at a place."""
@@ -156,14 +152,9 @@ class Global:
     def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> Spot | None:
         """Return the array in which a lane's bytes lie at their alignment, and where; None, and a record, without."""
         address = int(spots[0][lane])
-        lanes, where = machine.lanes(), np.full((1, 1), address, INT64)
-        if (address | nbytes) % CHUNK:
-            machine.hazards.misaligned(machine, self.access, lanes, where, CHUNK)
-            return None
         found = machine.space.nearest(address)
-        if found is None or not found.base <= address <= found.end - nbytes:
-            low, high = (1, 0) if found is None else (found.base, found.end)
-            machine.hazards.outside(machine, self.access, lanes, where, nbytes, low, high)
+        low, high = (1, 0) if found is None else (found.base, found.end)
+        if not lies_well(machine, self.access, address, nbytes, low, high) or found is None:
             return None
         if self.access.kind != "load" and not found.writable:
             read_only(machine, self.access, found)
@@ -218,9 +209,9 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
     combine = combination(reduction(ins), words[-1]) if reduces else None
     dtype = DTYPES[words[-1] if words[-1] not in ("f16", "bf16") else "b16"] if reduces else UNSIGNED[8]
     into, out_of = Place(builder, ins.operands[0]), Place(builder, ins.operands[1])
-    size = Value(builder, ins.operands[2], "u32")
+    size = lanewise(builder, ins.operands[2], "u32")
     barrier = Place(builder, ins.operands[3]) if to_shared else None
-    ranks = Value(builder, ins.operands[4], "u16") if "multicast:cluster" in words else None
+    ranks = lanewise(builder, ins.operands[4], "u16") if "multicast:cluster" in words else None
     builder.address_register = into.register
     plain = to_shared != from_shared and not reduces and ranks is None
     count = 1 if plain else 2
@@ -229,9 +220,9 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
     target: End = Shared(builder, kind, into, count) if to_shared else Global(builder, kind, into)
 
     def run(machine: Machine) -> None:
-        sizes, sources, targets = size.of(machine), source.spots(machine), target.spots(machine)
+        sizes, sources, targets = size(machine), source.spots(machine), target.spots(machine)
         waits = None if barrier is None else barrier.shared(machine)[1]
-        masks = None if ranks is None else ranks.of(machine)
+        masks = None if ranks is None else ranks(machine)
         for lane in active_lanes(machine):
             nbytes = int(sizes[lane])
             spots: list[Spot] = []
@@ -249,6 +240,7 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
                 view = target.bytes(machine, spot, nbytes).view(dtype)
                 view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
             if waits is not None:  # after a fault, too: no lane is to wait for it for ever
-                complete(machine, [row for row, _ in spots] or [lane[0]], int(waits[lane]), nbytes)
+                for row in [row for row, _ in spots] or [lane[0]]:
+                    mbarrier.complete(machine, row, int(waits[lane]), nbytes)
 
     return run

@@ -9,6 +9,7 @@ comes behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,8 @@ from cudabench.simulator.isa.access import Lanes, MemoryOp, check
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SHARED_WINDOW, flat
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
+from cudabench.simulator.program.code import AccessKind, Run
+from cudabench.simulator.program.ptx import Immediate, Instruction, Operand
 from cudabench.simulator.values import UNSIGNED, Affine, Array, broadcast, truth
 
 if TYPE_CHECKING:
@@ -45,13 +46,11 @@ class Barriers:
         chunk = machine.chunk
         self.machine = machine
         lanes = Lanes(machine, Affine(0), 0)
-        mask = machine.mask if machine.mask is not None else chunk.root
-        lanes.mask = None if mask is None else broadcast(mask, chunk.shape)
-        rows, lanes.address, known = resolve(machine, shared_offsets(machine, register, offset))
-        if not known.all():
-            lanes.address = np.where(known, lanes.address, -1)
+        lanes.mask = chunk.real(machine.mask)
+        rows, found, known = resolve(machine, shared_offsets(machine, register, offset))
+        lanes.address = np.where(known, found, -1)
         self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
-        self.lanes = np.ones(chunk.shape, dtype=bool) if lanes.mask is None else lanes.mask
+        self.lanes = lanes.mask
         if self.valid:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
             near = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
@@ -116,15 +115,16 @@ def lacks(word: int) -> str:
 
 
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
-    """Tell a block's barrier that bytes have arrived."""
-    words = machine.shared[block].view(np.uint64)
-    change(machine, words, offset // 8, arrived(int(words[offset // 8]), 0, -nbytes))
+    """Tell a block's barrier, where there can be one, that bytes have arrived."""
+    if 0 <= offset <= machine.shared_size - 8:
+        words = machine.shared[block].view(np.uint64)
+        change(machine, words, offset // 8, arrived(int(words[offset // 8]), 0, -nbytes))
 
 
 def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
     """Tell the barriers that the active lanes name, in their block or another of the cluster, of nbytes each."""
     rows, places, known = resolve(machine, shared_offsets(machine, register, offset))
-    chosen = machine.chunk.real(machine.lanes()) & known & (places >= 0) & (places <= machine.shared_size - 8)
+    chosen = machine.chunk.real(machine.mask) & known
     for row, place in zip(rows[chosen].tolist(), places[chosen].tolist(), strict=True):
         complete(machine, row, place, nbytes)
 
@@ -140,17 +140,22 @@ def _mbarrier(builder: Builder, ins: Instruction) -> Run:
     return (_init if kind in ("init", "inval") else _arrive)(builder, ins, kind)
 
 
+def _named(builder: Builder, operand: Operand, kind: AccessKind = "atomic") -> Callable[[Machine], Barriers]:
+    """Return what gives the barriers of an address operand."""
+    address, offset = builder.address(operand)
+    access = MemoryOp(builder, kind, _U64, 1, "shared")
+    return lambda machine: Barriers(machine, access, address, offset)
+
+
 def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
-    address, offset = builder.address(ins.operands[0])
     # Who ends a barrier has been told by an atomic that all others are done with it, as cuda::pipeline does.
-    access = MemoryOp(builder, "store" if kind == "init" else "atomic", _U64, 1, "shared")
+    named = _named(builder, ins.operands[0], "store" if kind == "init" else "atomic")
     count = builder.source(ins.operands[1] if kind == "init" else Immediate(0), "u32")
 
     def run(machine: Machine) -> None:
-        barriers = Barriers(machine, access, address, offset)
+        barriers = named(machine)
         if barriers.valid:
-            number = broadcast(machine.array(count, UNSIGNED[32]), machine.chunk.shape)[barriers.lanes]
-            number = number.astype(np.uint64)
+            number = broadcast(machine.array(count, _U64), machine.chunk.shape)[barriers.lanes]
             bias = np.uint64(_BYTES_BIAS << _BYTES_SHIFT)
             barriers.words[barriers.places[barriers.lanes]] = number | number << np.uint64(20) | bias
 
@@ -160,31 +165,24 @@ def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
 def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
     """Build what arrives at a barrier or changes its pending bytes."""
     operands = list(ins.operands)
-    target = None
-    if kind in ("arrive", "arrive_drop"):
-        into = operands.pop(0)
-        if not (isinstance(into, Symbol) and into.name == "_"):
-            target = builder.target(into)
-    elif kind not in ("expect_tx", "complete_tx"):
+    arrives = kind in ("arrive", "arrive_drop")
+    if not arrives and kind not in ("expect_tx", "complete_tx"):
         raise refuse(ins)
-    address, offset = builder.address(operands[0])
-    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
-    with_bytes = kind in ("expect_tx", "complete_tx") or "expect_tx" in ins.modifiers
-    given = operands[1] if len(operands) > 1 else Immediate(0 if with_bytes else 1)
-    amount = builder.source(given, "u32")
+    target = builder.target(operands.pop(0)) if arrives else None
+    named = _named(builder, operands[0])
+    with_bytes = not arrives or "expect_tx" in ins.modifiers
+    amount = builder.source(operands[1] if len(operands) > 1 else Immediate(0 if with_bytes else 1), "u32")
 
     def run(machine: Machine) -> None:
-        barriers = Barriers(machine, access, address, offset)
+        barriers = named(machine)
         if not barriers.valid:
             return
         if target is not None:
             machine.put(target, barriers.read())
         number = machine.array(amount, UNSIGNED[32]).astype(np.int64)
-        if kind in ("expect_tx", "complete_tx"):
-            barriers.update(_NONE, number if kind == "expect_tx" else -number)
-            return
-        count = _NONE + 1 if with_bytes else number
-        barriers.update(count, number if with_bytes else _NONE, count if kind == "arrive_drop" else _NONE)
+        more = _NONE if not with_bytes else -number if kind == "complete_tx" else number
+        count = _NONE if not arrives else _NONE + 1 if with_bytes else number
+        barriers.update(count, more, count if kind == "arrive_drop" else _NONE)
 
     return run
 
@@ -192,13 +190,11 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
 def _wait(builder: Builder, ins: Instruction) -> Run:
     """Build test_wait and try_wait, by a phase's token or its parity."""
     parity = "parity" in ins.modifiers
-    target = builder.target(ins.operands[0])
-    address, offset = builder.address(ins.operands[1])
+    target, named = builder.target(ins.operands[0]), _named(builder, ins.operands[1])
     token = builder.source(ins.operands[2], "u32" if parity else "b64")
-    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
 
     def run(machine: Machine) -> None:
-        barriers = Barriers(machine, access, address, offset)
+        barriers = named(machine)
         if not barriers.valid:
             machine.put(target, True)
             return
@@ -207,9 +203,8 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
         over = barriers.read() >> np.uint64(63) != asked
         machine.put(target, truth(over))
         if (over & barriers.lanes).any():
-            machine.shared_races.barrier()
-            machine.global_races.barrier()
-            machine.cluster_races.barrier()
+            for races in (machine.shared_races, machine.global_races, machine.cluster_races):
+                races.barrier()
             machine.departures.wait(over & barriers.lanes)
         if (~over & barriers.lanes).any():
             machine.spins = True
@@ -220,13 +215,12 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
 def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
     """Build cp.async.mbarrier.arrive: the thread's copies have ended, as they have here at once; without .noinc the
     arrival is one more than was expected."""
-    address, offset = builder.address(ins.operands[0])
-    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
+    named = _named(builder, ins.operands[0])
     counts = any("noinc" in word for word in ins.modifiers)
 
     def run(machine: Machine) -> None:
         machine.shared_races.wait(None, machine.mask)
-        barriers = Barriers(machine, access, address, offset)
+        barriers = named(machine)
         if barriers.valid and counts:
             barriers.update(_NONE + 1)
 

@@ -19,12 +19,12 @@ from cudabench.simulator.isa.bulk_copies import (
     Place,
     Shared,
     Spot,
-    Value,
     active_lanes,
-    complete,
+    lanewise,
     receivers,
     reduction,
 )
+from cudabench.simulator.isa.mbarrier import complete
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW
 from cudabench.simulator.program.builder import Builder
@@ -36,65 +36,77 @@ from cudabench.simulator.values import UNSIGNED, Array
 TILE_ALIGNMENT = 128  # of a tile in shared memory; a swizzle wants its pattern's
 
 
-class Tile:
-    """The operand [map, {x, y, ...}]."""
+class Tiles:
+    """The operand [map, {x, y, ...}] of a copy, and the tiles that lanes name by it."""
 
-    def __init__(self, builder: Builder, operand: Operand) -> None:
+    def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
         if not isinstance(operand, Vector) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
-            raise Refuse(f"instruction {builder.ins.text} with this tensor")
+            raise Refuse(f"instruction {ins.text} with this tensor")
         first = operand.items[0]
-        if isinstance(first, Symbol):
-            first = Address(first.name, first.offset)
-        self.map = Place(builder, first)
-        self.corner = [Value(builder, item, "s32") for item in operand.items[1].items]
+        self.ins, self.map = (
+            ins,
+            Place(builder, Address(first.name, first.offset) if isinstance(first, Symbol) else first),
+        )
+        self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
+        self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
+        if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
+            raise Refuse(f"tensor copies that are no plain tiles ({ins.text})")
 
-    def found(self, machine: Machine, address: int, dimensions: int, ins: Instruction) -> Mapped:
+    def found(self, machine: Machine, address: int) -> Mapped:
         """Return the map at an address. Raises KernelTrap where there is none of so many dimensions."""
-        content: Array = np.empty(0, np.uint8)
-        if address >> 32 == PARAMETER_WINDOW >> 32:
-            start = address - PARAMETER_WINDOW
-            content = machine.parameters.bytes[start : start + 16]
-        elif (region := machine.space.nearest(address)) is not None and region.base <= address:
-            content = region.bytes[address - region.base : address - region.base + 16]
-        raw = content.tobytes()
-        mapped: Mapped | None = None
-        if raw[:8] == MAGIC:
-            mapped = machine.tensor_maps.get(int.from_bytes(raw[8:], "little"))
-        place = source_place(machine, ins.location)
+        parameter = address >> 32 == PARAMETER_WINDOW >> 32
+        region = machine.parameters if parameter else machine.space.nearest(address)
+        start = -1 if region is None else address - region.base
+        raw = region.bytes[start : start + 16].tobytes() if region is not None and start >= 0 else b""
+        mapped = machine.tensor_maps.get(int.from_bytes(raw[8:], "little")) if raw[:8] == MAGIC else None
+        place = source_place(machine, self.ins.location)
         if mapped is None:
             raise KernelTrap(
                 f"kernel {machine.code.name} copies by a tensor map at {place}, and there is none: take it as "
                 "`const __grid_constant__ CUtensorMap`, or as a pointer to one."
             )
-        if len(mapped.map.sizes) != dimensions:
+        if len(mapped.map.sizes) != self.dimensions:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies {dimensions} dimensions at {place}, and its tensor map has "
+                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, and its tensor map has "
                 f"{len(mapped.map.sizes)}."
             )
         return mapped
 
+    def started(
+        self, machine: Machine, near: Shared, far: Global
+    ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
+        """Yield (lane, map, corner of its tile, where that lies in shared memory: None, and a record, for a fault)."""
+        spots, maps = near.spots(machine), self.map.of(machine)
+        corners = [value(machine) for value in self.corner]
+        for lane in active_lanes(machine):
+            mapped, corner = self.found(machine, int(maps[lane])), tuple(int(each[lane]) for each in corners)
+            tensor = mapped.map
+            spot = near.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
+            if spot is not None and not begins_well(machine, far.access, tensor, corner, lane):
+                spot = None
+            yield lane, mapped, corner, spot
 
-def begins_well(
-    machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...], lane: tuple[int, int]
-) -> bool:
+
+def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...], lane: Lane) -> bool:
     """Return whether a tile begins where a GPU copies one, and record where not.
 
     No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is no multiple of 16
     bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
     """
-    block, thread = machine.chunk.block_index(lane[0]), machine.chunk.thread_index(lane[1])
-    start = f"thread {thread} of block {block} {{}} a tile that begins at {corner}, innermost first"
-    end = "a GPU stops there with an illegal instruction."
+    loads = access.kind == "load"
     if corner[0] * tensor.width % CHUNK:
-        what = f"{corner[0]} elements of {tensor.width} bytes are no multiple of {CHUNK} bytes: {end}"
-        text = f"{start.format('loads' if access.kind == 'load' else 'stores')}; {what}"
-        machine.hazards.add("misaligned", access.location, 1, block, thread, text)
-        return False
-    if access.kind != "load" and min(corner) < 0:
-        text = f"{start.format('stores')}, before its tensor: {end}"
-        machine.hazards.add("out-of-bounds", access.location, 1, block, thread, text)
-        return False
-    return True
+        kind, why = "misaligned", f"; {corner[0]} elements of {tensor.width} bytes are no multiple of {CHUNK} bytes"
+    elif not loads and min(corner) < 0:
+        kind, why = "out-of-bounds", ", before its tensor"
+    else:
+        return True
+    block, thread = machine.chunk.block_index(lane[0]), machine.chunk.thread_index(lane[1])
+    machine.hazards.add(
+        kind, access.location, 1, block, thread,
+        f"thread {thread} of block {block} {'loads' if loads else 'stores'} a tile that begins at {corner}, innermost "
+        f"first{why}: a GPU stops there with an illegal instruction.",
+    )  # fmt: skip
+    return False
 
 
 class Inside(NamedTuple):
@@ -121,50 +133,24 @@ def inside(mapped: Mapped, corner: tuple[int, ...]) -> Inside | None:
     return Inside(rows, part, view, (first // tensor.width)[:, None] + np.arange(count), mapped.base + first)
 
 
-class Copies:
-    """The copies of an instruction between a tile of a tensor and shared memory."""
-
-    def __init__(self, builder: Builder, ins: Instruction, tile: Tile, near: Shared, far: Global) -> None:
-        self.ins, self.tile, self.near, self.far = ins, tile, near, far
-        self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
-        if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
-            raise Refuse(f"tensor copies that are no plain tiles ({ins.text})")
-
-    def started(self, machine: Machine) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
-        """Yield (lane, map, corner of its tile, where that lies in shared memory: None, and a record, for a fault)."""
-        spots, maps = self.near.spots(machine), self.tile.map.of(machine)
-        corners = [value.of(machine) for value in self.tile.corner]
-        for lane in active_lanes(machine):
-            mapped = self.tile.found(machine, int(maps[lane]), self.dimensions, self.ins)
-            tensor, corner = mapped.map, tuple(int(each[lane]) for each in corners)
-            spot = self.near.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
-            if spot is not None and not begins_well(machine, self.far.access, tensor, corner, lane):
-                spot = None
-            yield lane, mapped, corner, spot
-
-
 def build_tensor(builder: Builder, ins: Instruction) -> Run:
     """Build the copy of a tile to shared memory, also of several blocks."""
     words = ins.modifiers
     if "reduce" in words or next(word for word in words if word.partition(":")[0] in ("global", "shared")) == "global":
         return _store(builder, ins)
-    into, tile, barrier = (
-        Place(builder, ins.operands[0]),
-        Tile(builder, ins.operands[1]),
-        Place(builder, ins.operands[2]),
-    )
-    ranks = Value(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
+    into = Place(builder, ins.operands[0])
+    tiles, barrier = Tiles(builder, ins, ins.operands[1]), Place(builder, ins.operands[2])
+    ranks = lanewise(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
     near, far = Shared(builder, "store", into), Global(builder, "load")
-    copies = Copies(builder, ins, tile, near, far)
 
     def run(machine: Machine) -> None:
-        waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks.of(machine)
-        for lane, mapped, corner, spot in copies.started(machine):
+        waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks(machine)
+        for lane, mapped, corner, spot in tiles.started(machine, near, far):
             tensor, to = mapped.map, [lane[0]]
             if spot is not None:
                 content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
-                if tensor.fill == "nan":
-                    content[:] = _not_a_number(tensor.width)
+                if tensor.fill == "nan" and tensor.width > 1:  # as an H200 writes it
+                    content.view(np.uint16)[:] = 0x7FF7
                 found = inside(mapped, corner)
                 if found is not None:
                     content[found.rows, found.part] = found.view[found.index]
@@ -174,7 +160,8 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
                 for row in to:
                     near.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
                     machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
-            complete(machine, to, int(waits[lane]), tensor.nbytes)  # after a fault, too: no lane waits for ever
+            for row in to:  # after a fault, too: no lane waits for ever
+                complete(machine, row, int(waits[lane]), tensor.nbytes)
 
     return run
 
@@ -182,20 +169,18 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
 def _store(builder: Builder, ins: Instruction) -> Run:
     """Build the copy of a tile from shared memory to its tensor, or its reduction into that."""
     name = reduction(ins) if "reduce" in ins.modifiers else ""
-    tile, out_of = Tile(builder, ins.operands[0]), Place(builder, ins.operands[1])
-    builder.write_addresses.append(tile.map.register)
+    tiles, out_of = Tiles(builder, ins, ins.operands[0]), Place(builder, ins.operands[1])
+    builder.write_addresses.append(tiles.map.register)
     near, far = Shared(builder, "load", out_of), Global(builder, "atomic" if name else "store")
-    copies = Copies(builder, ins, tile, near, far)
 
     def run(machine: Machine) -> None:
-        for lane, mapped, corner, spot in copies.started(machine):
+        for lane, mapped, corner, spot in tiles.started(machine, near, far):
             if spot is None:
                 continue
-            tensor = mapped.map
+            tensor, found = mapped.map, inside(mapped, corner)
             if not mapped.region.writable:
                 read_only(machine, far.access, mapped.region)
             near.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
-            found = inside(mapped, corner)
             if found is None:
                 continue
             pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
@@ -209,11 +194,6 @@ def _store(builder: Builder, ins: Instruction) -> Run:
             far.rows(machine, mapped.region, found.starts, found.index.shape[1] * tensor.width, content)
 
     return run
-
-
-def _not_a_number(width: int) -> Any:
-    """Return the bits of what fills the outside of a tensor of floats of so many bytes: an H200 writes 7FF7."""
-    return {2: np.uint16(0x7FF7), 4: np.uint32(0x7FF77FF7), 8: np.uint64(0x7FF77FF77FF77FF7)}.get(width, 0)
 
 
 def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
