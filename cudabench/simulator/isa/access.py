@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
@@ -199,6 +201,16 @@ def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int,
         machine.hazards.outside(machine, access, outside, address, size, low, high)
         lanes.drop(outside)
     return lanes.mask is None or bool(lanes.mask.any())
+
+
+@contextmanager
+def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
+    """Let only those of the active lanes act that a mask names, None for all of them."""
+    mask, warps = machine.mask, machine._warps
+    if lanes is not None:
+        machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
+    yield
+    machine.mask, machine._warps = mask, warps
 
 
 def source_place(machine: Machine, location: Location) -> str:

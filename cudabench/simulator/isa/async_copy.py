@@ -6,7 +6,7 @@ from copy import copy
 
 import numpy as np
 
-from cudabench.simulator.isa.access import MemoryOp
+from cudabench.simulator.isa.access import MemoryOp, only
 from cudabench.simulator.isa.bulk_copies import build_copy
 from cudabench.simulator.isa.global_memory import load_global
 from cudabench.simulator.isa.mbarrier import build_copies_arrive
@@ -72,25 +72,23 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
         return [(count, some == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
 
     def run(machine: Machine) -> None:
-        registers, mask, warps = machine.registers, machine.mask, machine._warps
+        registers = machine.registers
         data: list[Value] = [Affine(0)] * words
         for count, lanes in amounts(machine):
-            if lanes is not None:
-                machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
-            found = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+            with only(machine, lanes):
+                found = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+                if found is not None and count == WIDE:
+                    machine.counters.wide_copy(
+                        load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
+                        machine.mask, machine.chunk,
+                    )  # fmt: skip
             if found is None:
                 continue
-            if count == WIDE:
-                machine.counters.wide_copy(
-                    load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
-                    machine.mask, machine.chunk,
-                )  # fmt: skip
             if count < size.value:
                 octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(found)]
                 found = [np.bitwise_or.reduce(octets[at : at + 4] or [np.uint32(0)]) for at in range(0, size.value, 4)]
             olds = (as_array(old, UNSIGNED[32], machine.chunk) for old in data)
             data = found if lanes is None else [np.where(lanes, *pair) for pair in zip(found, olds, strict=True)]
-        machine.mask, machine._warps = mask, warps
         machine.shared_races.asynchronous = True
         store_shared(machine, store, registers[into], into_offset, data)
         machine.shared_races.asynchronous = False

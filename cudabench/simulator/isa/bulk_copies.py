@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.simulator.clusters import members, resolve
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.isa import mbarrier
-from cudabench.simulator.isa.access import MemoryOp, read_only
+from cudabench.simulator.isa.access import MemoryOp, only, read_only
 from cudabench.simulator.isa.atomics import combination
 from cudabench.simulator.isa.opcodes import refuse
 from cudabench.simulator.machine import Machine
@@ -55,13 +55,11 @@ class Place:
 
 def active_lanes(machine: Machine) -> Iterator[Lane]:
     """Yield the active lanes, and let each be the only active one."""
-    mask, warps = machine.mask, machine._warps
-    for block, thread in np.argwhere(machine.chunk.real(machine.lanes())).tolist():
+    for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
         alone: Array = np.zeros(machine.chunk.shape, bool)
         alone[block, thread] = True
-        machine.mask, machine._warps = alone, -1
-        yield block, thread
-    machine.mask, machine._warps = mask, warps
+        with only(machine, alone):
+            yield block, thread
 
 
 def receivers(machine: Machine, block: int, row: int, ranks: int | None) -> list[int]:

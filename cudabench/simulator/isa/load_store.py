@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, space_of
+from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, only, space_of
 from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
 from cudabench.simulator.isa.local_memory import load_local, store_local
 from cudabench.simulator.isa.mbarrier import arrive_bytes
@@ -62,12 +62,9 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
     if space != "generic":
         yield space, offset, None
         return
-    mask, warps = machine.mask, machine._warps
     for name, start, lanes in spaces(machine, address, offset):
-        if lanes is not None:
-            machine.mask, machine._warps = lanes, -1
-        yield name, offset - start, lanes
-    machine.mask, machine._warps = mask, warps
+        with only(machine, lanes):
+            yield name, offset - start, lanes
 
 
 def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:

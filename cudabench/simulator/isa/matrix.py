@@ -6,21 +6,19 @@ same sides, float16 twice where the fragment has more room.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 
-from cudabench.simulator.isa.access import MemoryOp, space_of
+from cudabench.simulator.isa.access import MemoryOp, only, space_of
 from cudabench.simulator.isa.load_store import load, store
-from cudabench.simulator.isa.opcodes import instruction, items, refuse
+from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
 from cudabench.simulator.isa.tensor import ELEMENT_BITS, Shape, meeting, multiply, places, together, types_of
+from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
-from cudabench.simulator.values import UNSIGNED, Affine, Array
+from cudabench.simulator.values import UNSIGNED, Array
 
 _U32 = UNSIGNED[32]
 WMMA_SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k32", "m8n8k128", "m8n8k4")
@@ -33,15 +31,9 @@ def _count(ins: Instruction) -> int:
     return next(int(word[1:]) for word in ins.modifiers if word in ("x1", "x2", "x4"))
 
 
-@contextmanager
-def _rows(machine: Machine, count: int) -> Iterator[None]:
-    """Let only the lanes act that give the address of a row."""
-    mask, warps = machine.mask, machine._warps
-    if count < 4:
-        first = (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1)
-        machine.mask, machine._warps = first if mask is None else mask & first, -1
-    yield
-    machine.mask, machine._warps = mask, warps
+def _rows(machine: Machine, count: int) -> Array | None:
+    """Return the lanes that give the address of a row, None for all."""
+    return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
 
 
 @instruction("ldmatrix")
@@ -55,30 +47,22 @@ def _ldmatrix(builder: Builder, ins: Instruction) -> Op:
     access = MemoryOp(builder, "load", _U32, 4, space)
 
     def run(machine: Machine) -> None:
-        with _rows(machine, count):
+        with only(machine, _rows(machine, count)):
             found = load(machine, access, space, machine.registers[address], offset)
-        if found is None:
-            for target in targets:
-                machine.put(target, Affine(0))
-            return
-        chunk = machine.chunk
-        wide = [np.broadcast_to(part, (part.shape[0], chunk.threads)) for part in found]
-        words = np.stack(np.broadcast_arrays(*wide), axis=-1)
-        words = np.ascontiguousarray(words).reshape(words.shape[0], chunk.warps, 32, 4)
+        parts = np.broadcast_arrays(*found or [np.zeros((1, 1), np.uint32)] * 4)
+        words = np.stack([by_warp(machine, part) for part in parts], axis=-1)
         for number, target in enumerate(targets):
-            value = _spread(words[:, :, 8 * number : 8 * number + 8], transposed)
-            machine.put(target, value.reshape(value.shape[0], -1))
+            machine.put(target, _spread(words[:, :, 8 * number : 8 * number + 8], transposed).reshape(len(words), -1))
 
     return meeting(run, ins)
 
 
 def _spread(words: Array, transposed: bool) -> Array:
     """Return the register of each lane (..., 32) of an 8 x 8 matrix whose rows are 4 words (..., 8, 4)."""
-    if not transposed:
-        return np.ascontiguousarray(words).reshape(*words.shape[:-2], 32)
-    halves = np.ascontiguousarray(words).view(np.uint16)
-    turned = np.ascontiguousarray(np.swapaxes(halves, -1, -2))
-    return turned.view(np.uint32).reshape(*words.shape[:-2], 32)
+    words = np.ascontiguousarray(words)
+    if transposed:
+        words = np.ascontiguousarray(np.swapaxes(words.view(np.uint16), -1, -2)).view(np.uint32)
+    return words.reshape(*words.shape[:-2], 32)
 
 
 def _matrix_rows(lanes: Array, transposed: bool) -> Array:
@@ -103,7 +87,7 @@ def _stmatrix(builder: Builder, ins: Instruction) -> Op:
         for number in range(count):
             rows[:, :, 8 * number : 8 * number + 8] = _matrix_rows(lanes[..., number], transposed)
         data = [np.ascontiguousarray(rows[..., word]).reshape(rows.shape[0], -1) for word in range(4)]
-        with _rows(machine, count):
+        with only(machine, _rows(machine, count)):
             store(machine, access, space, machine.registers[address], offset, data)
 
     return meeting(run, ins)
@@ -111,12 +95,11 @@ def _stmatrix(builder: Builder, ins: Instruction) -> Op:
 
 @instruction("movmatrix")
 def _movmatrix(builder: Builder, ins: Instruction) -> Op:
-    target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "b32")
+    target, source = registers(builder, ins, "b32")
 
     def run(machine: Machine) -> None:
         lanes = together(machine, [source], _U32)[..., 0]
-        found = _matrix_rows(lanes, True).reshape(lanes.shape)
-        machine.put(target, found.reshape(found.shape[0], -1))
+        machine.put(target, _matrix_rows(lanes, True).reshape(len(lanes), -1))
 
     return meeting(run, ins)
 

@@ -9,7 +9,7 @@ multiply-adds.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,10 +45,8 @@ ELEMENT_BITS = {
     "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
 _TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # types that A and B may mix
-_KEPT = np.uint32(0xFFFFE000)  # the bits of a float32 that TF32 has
 
 _LANE = np.arange(32)
-_GROUP, _MEMBER = _LANE // 4, _LANE % 4
 
 
 class Shape(NamedTuple):
@@ -78,7 +76,7 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     packed = max(1, 32 // bits)
     rows, columns = shape.sides(matrix)
     element = np.arange(rows * columns // 32)
-    group, member = _GROUP[:, None], _MEMBER[:, None]
+    group, member = _LANE[:, None] // 4, _LANE[:, None] % 4
     if matrix == "c":
         tile, inside = element // (m // 4), element % (m // 4)
         return group + 8 * (inside // 2), 2 * member + inside % 2 + 8 * tile
@@ -90,26 +88,33 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     return packed * member + within + 4 * packed * (register % along), group + 8 * (register // along)
 
 
+def _nibbles(lanes: Array) -> Array:
+    octets = lanes.view(np.uint8)
+    return np.stack([octets & np.uint8(15), octets >> np.uint8(4)], axis=-1).reshape(*octets.shape[:-1], -1)
+
+
+def _fp8(type_: str) -> Callable[[Array], Array]:
+    return lambda lanes: lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
+
+
+_NUMBERS: dict[str, Callable[[Array], Array]] = {  # of registers
+    "tf32": lambda lanes: (lanes & np.uint32(0xFFFFE000)).view(np.float32),
+    "f16": lambda lanes: lanes.view(np.float16),
+    "bf16": lambda lanes: rounding.from_bf16(lanes.view(np.uint16)),
+    "e4m3": _fp8("e4m3"),
+    "e5m2": _fp8("e5m2"),
+    "s8": lambda lanes: lanes.view(np.int8),
+    "u8": lambda lanes: lanes.view(np.uint8),
+    "s4": lambda lanes: (_nibbles(lanes) ^ np.uint8(8)).astype(np.int8) - np.int8(8),
+    "u4": _nibbles,
+    "b1": lambda lanes: np.unpackbits(lanes.view(np.uint8), axis=-1, bitorder="little"),
+}
+
+
 def unpacked(lanes: Array, type_: str) -> Array:
     """Return registers (..., registers) as numbers (..., elements); bf16, tf32 and fp8 as floats, bits as 0 and 1."""
     lanes = np.ascontiguousarray(lanes)
-    if type_ in ("f64", "f32", "s32"):
-        return lanes
-    if type_ == "tf32":
-        return (lanes & _KEPT).view(np.float32)
-    if type_ == "f16":
-        return lanes.view(np.float16)
-    if type_ == "bf16":
-        return rounding.from_bf16(lanes.view(np.uint16))
-    if type_ in FP8:
-        return lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
-    octets = lanes.view(np.uint8)
-    if type_ in ("s8", "u8"):
-        return octets.view(np.int8) if type_ == "s8" else octets
-    if type_ == "b1":
-        return np.unpackbits(octets, axis=-1, bitorder="little")
-    nibbles = np.stack([octets & np.uint8(15), octets >> np.uint8(4)], axis=-1).reshape(*octets.shape[:-1], -1)
-    return (nibbles ^ np.uint8(8)).astype(np.int8) - np.int8(8) if type_ == "s4" else nibbles
+    return _NUMBERS[type_](lanes) if type_ in _NUMBERS else lanes
 
 
 def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -146,19 +151,23 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
 
 
 class Fragment:
-    """A matrix that the lanes of a warp hold in registers; copies: how often they may hold each element of A and B."""
+    """A matrix that the lanes of a warp hold in registers, to be read or, as a result, written.
+
+    copies: how often the lanes may hold each element of A and B.
+    """
 
     def __init__(
-        self, builder: Builder, operand: Operand, matrix: str, shape: Shape, type_: str, copies: int = 1
-    ) -> None:
+        self, builder: Builder, operand: Operand, matrix: str, shape: Shape, type_: str, copies: int = 1,
+        result: bool = False,
+    ) -> None:  # fmt: skip
         registers, bits = items(operand), ELEMENT_BITS[type_]
-        row, column = places(matrix, shape, bits)
+        self.place = row, column = places(matrix, shape, bits)
         elements, count = row.shape[1], len(registers) * max(1, 32 // bits)
         if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
             raise refuse(builder.ins)
         named = type_ if type_ in ("f64", "f32", "s32") else "b32"
         self.type, self.dtype = type_, DTYPES[named]
-        self.registers = [builder.source(item, named) for item in registers]
+        self.registers = [builder.target(item) if result else builder.source(item, named) for item in registers]
         # Where each element of the matrix stands in a row of those of all lanes one after the other.
         self.index = np.empty(shape.sides(matrix), np.int64)
         self.index[row, column] = _LANE[:, None] * count + np.arange(elements)
@@ -168,22 +177,15 @@ class Fragment:
         lanes = unpacked(together(machine, self.registers, self.dtype)[:, warps], self.type)
         return lanes.reshape(*lanes.shape[:2], -1)[..., self.index]
 
-
-class Result:
-    """The registers of D."""
-
-    def __init__(self, builder: Builder, operand: Operand, shape: Shape, type_: str) -> None:
-        row, column = places("c", shape, ELEMENT_BITS[type_])
-        self.type, self.index = type_, row * shape.n + column
-        if len(items(operand)) * max(1, 32 // ELEMENT_BITS[type_]) != row.shape[1]:
-            raise refuse(builder.ins)
-        self.targets = [builder.target(item) for item in items(operand)]
-
-    def lanes(self, found: Array) -> Array:
-        """Return matrices (blocks or 1, warps, rows, columns) as (blocks or 1, warps, 32, registers): two float16 in
-        one."""
-        elements = np.ascontiguousarray(found.reshape(*found.shape[:2], -1)[..., self.index])
-        return elements.view(np.uint32) if self.type == "f16" else elements
+    def write(self, machine: Machine, found: Array, warps: Any = slice(None)) -> None:
+        """Write the matrices of some warps, (blocks or 1, warps, rows, columns), and zeros for the others."""
+        row, column = self.place
+        lanes = np.ascontiguousarray(found[..., row, column])
+        lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # two in a register
+        every: Array = np.zeros((len(self.registers), len(found), machine.chunk.warps, 32), lanes.dtype)
+        every[:, :, warps] = np.moveaxis(lanes, -1, 0)
+        for register, values in zip(self.registers, every, strict=True):
+            machine.put(register, values.reshape(len(found), -1))
 
 
 def multiply(
@@ -195,7 +197,7 @@ def multiply(
     as_hopper = builder.module.target.startswith("sm_90") and type_a in accumulate.SUMS
     operands = zip(ins.operands[1:4], "abc", types[1:], strict=True)
     fragments = [Fragment(builder, operand, matrix, shape, type_, copies) for operand, matrix, type_ in operands]
-    result = Result(builder, ins.operands[0], shape, outer)
+    result = Fragment(builder, ins.operands[0], "c", shape, outer, result=True)
 
     def run(machine: Machine) -> None:
         a, b, c = (fragment.read(machine) for fragment in fragments)
@@ -203,9 +205,7 @@ def multiply(
             found = accumulate.of_warp(a, b, c, type_a, type_b, outer)
         else:
             found = multiplied(a, b, c, type_a, outer, mode, how)
-        lanes = result.lanes(found)
-        for element, target in enumerate(result.targets):
-            machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))
+        result.write(machine, found)
 
     return meeting(run, ins)
 
@@ -222,6 +222,8 @@ def types_of(ins: Instruction) -> tuple[str, str, str, str]:
     words = tuple(word for word in ins.modifiers if word in ELEMENT_BITS)
     if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names D and C alone where A and B are float16
         words = (words[0], "f16", "f16", words[1])
+    if len(words) == 3:  # wgmma adds to D
+        words = (*words, words[0])
     if len(words) != 4:
         raise Refuse(f"tensor cores with other types ({ins.text})")
     outer, a, b, inner = words
