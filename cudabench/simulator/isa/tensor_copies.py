@@ -82,13 +82,13 @@ class Tiles:
             mapped, corner = self.found(machine, int(maps[lane])), tuple(int(each[lane]) for each in corners)
             tensor = mapped.map
             spot = near.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
-            if spot is not None and not begins_well(machine, far.access, tensor, corner, lane):
+            if spot is not None and not begins_well(machine, far.access, tensor, corner):
                 spot = None
             yield lane, mapped, corner, spot
 
 
-def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...], lane: Lane) -> bool:
-    """Return whether a tile begins where a GPU copies one, and record where not.
+def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
+    """Return whether the active lane's tile begins where a GPU copies one, and record where not.
 
     No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is no multiple of 16
     bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
@@ -100,11 +100,9 @@ def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: t
         kind, why = "out-of-bounds", ", before its tensor"
     else:
         return True
-    block, thread = machine.chunk.block_index(lane[0]), machine.chunk.thread_index(lane[1])
-    machine.hazards.add(
-        kind, access.location, 1, block, thread,
-        f"thread {thread} of block {block} {'loads' if loads else 'stores'} a tile that begins at {corner}, innermost "
-        f"first{why}: a GPU stops there with an illegal instruction.",
+    machine.hazards.report(
+        machine, kind, access.location, machine.lanes(), f"{'loads' if loads else 'stores'} a tile that begins at "
+        f"{corner}, innermost first{why}: a GPU stops there with an illegal instruction",
     )  # fmt: skip
     return False
 

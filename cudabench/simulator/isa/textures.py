@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import partial
+from functools import partial, reduce
+from itertools import product
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, source_place
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
@@ -100,57 +101,35 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Textur
     return found
 
 
-def wrapped(texture: Texture, places: Sequence[Array], modes: Sequence[str] = ()) -> list[tuple[Array, Array | None]]:
-    """Return indices of texels by the address modes, x first, and which lie on the border (None: none can)."""
-    found: list[tuple[Array, Array | None]] = []
-    for index, count, mode in zip(places, texture.extents, modes or texture.modes, strict=True):
-        if mode == "wrap":
-            found.append((index % count, None))
-        elif mode == "mirror":
-            folded = index % (2 * count)
-            found.append((np.where(folded < count, folded, 2 * count - 1 - folded), None))
-        else:
-            inside = np.clip(index, 0, count - 1)
-            found.append((inside, index != inside if mode == "border" else None))
-    return found
-
-
 def texels(
-    texture: Texture,
-    layer: Array | None,
-    indices: Sequence[tuple[Array, Array | None]],
-    note: Note | None = None,
-    used: Array | None = None,
-) -> Array:
-    """Return the texels at indices, x first, as (..., channels): numbers as stored, zero on the border.
+    texture: Texture, layer: Array | None, places: Sequence[Array], note: Note | None, used: Array = np.True_,
+    modes: Sequence[str] = (),
+) -> Array:  # fmt: skip
+    """Return the texels at places, x first, by the address modes, as they are read: (..., channels), 0 on the border.
 
     note: is told which texels are read, by the lanes of `used`.
     """
-    data = texture.texels
-    places = [index for index, _ in reversed(indices)]
-    if layer is not None:
-        places.insert(0, layer)
-    index = tuple(np.broadcast_arrays(*places))
+    index, inside = ([] if layer is None else [layer]), np.ones((1, 1), bool)
+    for place, count, mode in reversed(list(zip(places, texture.extents, modes or texture.modes, strict=True))):
+        held = np.clip(place, 0, count - 1)
+        if mode == "wrap":
+            held = place % count
+        elif mode == "mirror":
+            held = np.minimum(place % (2 * count), 2 * count - 1 - place % (2 * count))
+        elif mode == "border":
+            inside = inside & (held == place)
+        index.append(held)
+    data, spots = texture.texels, tuple(np.broadcast_arrays(*index))
     if note is not None:
-        inside = np.ones((1, 1), bool) if used is None else used
-        for _, border in indices:
-            inside = inside if border is None else inside & ~border
-        note(np.ravel_multi_index(index, data.shape[:-1]), inside)
-    found = data[index]
-    for _, border in indices:
-        if border is not None:
-            found = np.where(border[..., None], found.dtype.type(0), found)
-    return found
+        note(np.ravel_multi_index(spots, data.shape[:-1]), inside & used)
+    return texture.values(np.where(inside[..., None], data[spots], data.dtype.type(0)))
 
 
 def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
     """Return coordinates in texels, in double precision; NaN is 0."""
-    found = []
-    for x, count in zip(coordinates, texture.extents, strict=True):
-        x = x.astype(np.float64)
-        x = x * count if texture.normalized else x
-        found.append(np.clip(np.nan_to_num(x), -(2.0**40), 2.0**40))
-    return found
+    sides = texture.extents if texture.normalized else (1,) * texture.dimensions
+    scaled = (x.astype(np.float64) * side for x, side in zip(coordinates, sides, strict=True))
+    return [np.clip(np.nan_to_num(x), -(2.0**40), 2.0**40) for x in scaled]
 
 
 def _fixed(x: Array) -> Array:
@@ -162,18 +141,14 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], 
     """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
     places = _scaled(texture, coordinates)
     if texture.filter == "point":
-        index = wrapped(texture, [np.floor(x).astype(np.int64) for x in places])
-        return texture.values(texels(texture, layer, index, note))
-    fixed = [_fixed(x) for x in places]
-    total: Any = 0.0
-    for corner in range(1 << len(places)):
-        upper = [corner >> axis & 1 for axis in range(len(places))]
-        index = wrapped(texture, [(at >> 8) + up for at, up in zip(fixed, upper, strict=True)])
-        share: Any = 1.0
-        for up, at in zip(upper, fixed, strict=True):
-            weight = (at & (_ONE - 1)) / _ONE
-            share = share * (weight if up else 1.0 - weight)
-        part = texture.values(texels(texture, layer, index, note, share != 0)).astype(np.float64)
+        return texels(texture, layer, [np.floor(x).astype(np.int64) for x in places], note)
+    fixed, total = [_fixed(x) for x in places], np.float64(0)
+    for upper in product((0, 1), repeat=len(places)):
+        upper = upper[::-1]
+        weights = [(at & (_ONE - 1)) / _ONE for at in fixed]
+        share = reduce(mul, (weight if up else 1.0 - weight for up, weight in zip(upper, weights, strict=True)))
+        corner = [(at >> 8) + up for at, up in zip(fixed, upper, strict=True)]
+        part = texels(texture, layer, corner, note, share != 0).astype(np.float64)
         # A texel without weight counts for nothing, also where it is no number.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
     return total.astype(np.float32)
@@ -181,18 +156,21 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], 
 
 def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
     """Return what a fetch with integer coordinates gives: the texel; outside of linear memory zero."""
-    index = wrapped(texture, [x.astype(np.int64) for x in coordinates], ("border",) if texture.linear else ())
-    return texture.values(texels(texture, layer, index, note))
+    places = [x.astype(np.int64) for x in coordinates]
+    return texels(texture, layer, places, note, modes=("border",) if texture.linear else ())
 
 
 def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None, of: int) -> Array:
     """Return one component of the four texels that a bilinear fetch would mix: (..., 4)."""
-    low, parts = [_fixed(place) >> 8 for place in _scaled(texture, coordinates)], []
-    for steps in ((0, 1), (1, 1), (1, 0), (0, 0)):
-        index = wrapped(texture, [place + step for place, step in zip(low, steps, strict=True)])
-        values = texture.values(texels(texture, layer, index, note))
-        parts.append(values[..., of] if of < values.shape[-1] else np.zeros_like(values[..., 0]))
+    x, y = (_fixed(place) >> 8 for place in _scaled(texture, coordinates))
+    corners = ([x, y + 1], [x + 1, y + 1], [x + 1, y], [x, y])
+    parts = [_component(texels(texture, layer, corner, note), of) for corner in corners]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
+
+
+def _component(values: Array, number: int) -> Array:
+    """Return a component of texels; one that a texture lacks is zero."""
+    return values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0])
 
 
 def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
@@ -221,20 +199,14 @@ def check_coherent(
     written = machine.surface_writes.get(texture.base)
     if written is None:
         return
-    chunk = machine.chunk
-    at = broadcast(offset, chunk.shape)[lanes]
-    bad = np.zeros(chunk.shape, dtype=bool)
-    bad[lanes] = written[at[:, None] + np.arange(size)].any(axis=1)
-    if not bad.any():
-        return
-    count, place = first_lane(bad, chunk)
-    block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-    first, name = int(broadcast(offset, chunk.shape)[place]), machine.space.slots[texture.base >> SLOT_BITS].name
-    machine.hazards.add(
-        "race", ins.location, count, block, thread,
-        f"thread {thread} of block {block} reads byte {first} of '{name}', which the same launch has written through "
-        "a surface: what is read there is undefined until the next launch, with a barrier or without.",
-    )  # fmt: skip
+    at, bad = broadcast(offset, machine.chunk.shape), lanes.copy()
+    bad[lanes] = written[at[lanes][:, None] + np.arange(size)].any(axis=1)
+    if bad.any():
+        first, name = int(at[bad][0]), machine.space.slots[texture.base >> SLOT_BITS].name
+        machine.hazards.report(
+            machine, "race", ins.location, bad, f"reads byte {first} of '{name}', which the same launch has written "
+            "through a surface: what is read there is undefined until the next launch, with a barrier or without",
+        )  # fmt: skip
 
 
 def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
@@ -246,17 +218,11 @@ def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[
 
 def _channels(found: Array, count: int, type_: str) -> list[Value]:
     """Return channels as registers hold them; those that a texture lacks are zero."""
-    dtype = DTYPES[type_]
-    values: list[Value] = []
-    for number in range(count):
-        if number >= found.shape[-1]:
-            values.append(Affine(0))
-            continue
-        part = np.ascontiguousarray(found[..., number])
-        if part.dtype.itemsize < dtype.itemsize:  # 8 and 16 bits are extended by their sign
-            part = part.astype(np.int32 if part.dtype.kind == "i" else np.uint32)
-        values.append(canonical(part.view(dtype)))
-    return values
+    parts = np.ascontiguousarray(np.moveaxis(found, -1, 0))
+    if parts.dtype.itemsize < 4:  # extended by their sign
+        parts = parts.astype(np.int32 if parts.dtype.kind == "i" else np.uint32)
+    values = [canonical(part) for part in parts.view(DTYPES[type_])]
+    return [*values, *[Affine(0)] * count][:count]
 
 
 def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
@@ -335,25 +301,22 @@ def _query(builder: Builder, ins: Instruction) -> Run:
 
 class Places(NamedTuple):
     """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that name it, and
-    those of them that go nowhere (None: none)."""
+    those of them that go nowhere."""
 
     surface: Texture
     offset: Array
     lanes: Array
-    dropped: Array | None
+    dropped: Array
 
     @property
     def there(self) -> Array:
         """The lanes that go somewhere."""
-        return self.lanes if self.dropped is None else self.lanes & ~self.dropped
+        return self.lanes & ~self.dropped
 
     def log(self, machine: Machine, access: MemoryOp, data: Sequence[Value]) -> None:
-        """Tell those that look for races which bytes the lanes access."""
-        surface = self.surface
-        if surface.extents[0] * surface.texel_bytes % access.width:
-            return  # rows then begin within what is told apart
-        lanes = self.there
-        if lanes.any():
+        """Tell those that look for races which bytes the lanes access, unless rows begin within what is told apart."""
+        surface, lanes = self.surface, self.there
+        if surface.extents[0] * surface.texel_bytes % access.width == 0 and lanes.any():
             region = machine.space.slots[surface.base >> SLOT_BITS]
             machine.global_races.log(access, region, self.offset + surface.base, 0, lanes, data)
 
@@ -361,20 +324,15 @@ class Places(NamedTuple):
         """Return `count` elements of each lane, 0 where it does not go."""
         at = self.offset[..., None] + np.arange(count * dtype.itemsize)
         found = self.surface.bytes[np.minimum(at, self.surface.bytes.size - 1)].view(dtype)
-        if self.dropped is not None:
-            found = np.where(self.dropped[..., None], dtype.type(0), found)
-        return [found[..., number] for number in range(count)]
+        return list(np.moveaxis(np.where(self.dropped[..., None], dtype.type(0), found), -1, 0))
 
     def write(self, machine: Machine, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
         """Write an element of each of the sources for the lanes that go somewhere."""
-        lanes = self.there
+        lanes, surface = self.there, self.surface
         values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
         at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
-        self.surface.bytes[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
-        written = machine.surface_writes.get(self.surface.base)
-        if written is None:
-            written = machine.surface_writes[self.surface.base] = np.zeros(self.surface.bytes.size, dtype=bool)
-        written[at] = True
+        surface.bytes[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
+        machine.surface_writes.setdefault(surface.base, np.zeros(surface.bytes.size, dtype=bool))[at] = True
 
 
 def _places(
@@ -385,59 +343,42 @@ def _places(
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
-    outside: Any = np.zeros((1, 1), dtype=bool)
-    offset: Any = np.zeros((1, 1), dtype=np.int64)
-    step, last = 1, row - size  # the last byte that an access may begin at
-    for x, limit, most in zip(coordinates, limits, (last, *(limit - 1 for limit in limits[1:])), strict=True):
-        outside = outside | (x < 0) | (x > most)
-        offset = offset + np.clip(x, 0, max(most, 0)) * step
-        step *= limit
-    offset = offset - np.clip(coordinates[0], 0, max(last, 0)) % size
     if fetch.layer is not None:
-        layer = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
-        layers = surface.texels.shape[0]
-        offset = offset + np.clip(layer, 0, layers - 1) * step
-        outside = outside | (layer >= layers)
-        # A layer is unsigned; C code has an int there, which is what a message shows.
-        coordinates, limits = [*coordinates, layer.astype(np.int32)], [*limits, layers]
+        coordinates.append(machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64))
+        limits.append(surface.texels.shape[0])
+    outside, offset, step = np.zeros((1, 1), bool), np.zeros((1, 1), np.int64), 1
+    for x, limit, last in zip(coordinates, limits, (row - size, *(limit - 1 for limit in limits[1:])), strict=True):
+        outside = outside | (x < 0) | (x > last)
+        offset = offset + np.clip(x, 0, max(last, 0)) * step
+        step *= limit
+    x, last = coordinates[0], max(row - size, 0)
+    offset = offset - np.clip(x, 0, last) % size
     trapped = outside & (mode == "trap" or (mode == "clamp" and row < size))
     dropped = broadcast(outside if mode != "clamp" or row < size else trapped, lanes.shape) & lanes
-    x = coordinates[0]
-    skewed = broadcast((x >= 0) & (x <= last) & (x % size != 0), lanes.shape) & ~dropped
+    skewed = (x >= 0) & (x <= row - size) & (x % size != 0) & ~dropped
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
         if bad.any():
             _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
-    return Places(surface, offset, lanes, dropped if dropped.any() else None)
+    return Places(surface, offset, lanes, dropped)
 
 
 def _tell(
-    machine: Machine,
-    ins: Instruction,
-    surface: Texture,
-    kind: str,
-    bad: Array,
-    coordinates: Sequence[Array],
-    limits: Sequence[int],
-    size: int,
-) -> None:
+    machine: Machine, ins: Instruction, surface: Texture, kind: str, bad: Array, coordinates: Sequence[Array],
+    limits: Sequence[int], size: int,
+) -> None:  # fmt: skip
     """Record what the lanes of a mask do wrong: coordinates, the layer last, and how many there are of each."""
-    chunk = machine.chunk
-    count, place = first_lane(bad, chunk)
-    block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+    # A layer is unsigned; C code has an int there, which is what a message shows.
+    at = [int(broadcast(x.astype(np.int32), bad.shape)[bad][0]) for x in coordinates]
     names = ["x", "y", "z"][: surface.dimensions] + ["layer"] * surface.layered
-    at = ", ".join(
-        f"{name}={int(broadcast(x, chunk.shape)[place])}" for name, x in zip(names, coordinates, strict=True)
-    )
-    who = f"thread {thread} of block {block} {'reads' if ins.opcode == 'suld' else 'writes'} {size} bytes at {at}"
-    if kind == "misaligned":
-        text = f"{who} of the surface '{surface.name}', no multiple of {size}: x counts bytes."
-    else:
-        what = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
-        many = (f"{limit} {each}{'s' * (limit > 1)}" for limit, each in zip(limits[1:], what, strict=True))
-        has = ", ".join([f"{limits[0]} bytes a row", *many])
-        text = f"{who} of the surface '{surface.name}' ({has}): x counts bytes."
-    machine.hazards.add(kind, ins.location, count, block, thread, text)
+    what = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
+    many = (f"{limit} {each}{'s' * (limit > 1)}" for limit, each in zip(limits[1:], what, strict=True))
+    has = f", no multiple of {size}" if kind == "misaligned" else f" ({', '.join([f'{limits[0]} bytes a row', *many])})"
+    machine.hazards.report(
+        machine, kind, ins.location, bad, f"{'reads' if ins.opcode == 'suld' else 'writes'} {size} bytes at "
+        f"{', '.join(f'{name}={x}' for name, x in zip(names, at, strict=True))} of the surface '{surface.name}'{has}: "
+        "x counts bytes",
+    )  # fmt: skip
 
 
 @instruction("suld", "sust")
@@ -459,22 +400,21 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
     if not loads:
         builder.write_addresses.append(fetch.handle)
 
-    def run_load(machine: Machine) -> None:
+    def run(machine: Machine) -> None:
         read = []
         for surface, lanes in bound(machine, fetch, ins):
             places = _places(machine, ins, fetch, mode, size, surface, lanes)
-            places.log(machine, access, ())
-            check_coherent(machine, ins, surface, places.offset, size, places.there)
-            found = zip(widths, places.read(dtype, count), strict=True)
-            read.append((lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
-        _put(machine, registers, read)
-
-    def run_store(machine: Machine) -> None:
-        for surface, lanes in bound(machine, fetch, ins):
-            places = _places(machine, ins, fetch, mode, size, surface, lanes)
+            if loads:
+                places.log(machine, access, ())
+                check_coherent(machine, ins, surface, places.offset, size, places.there)
+                found = zip(widths, places.read(dtype, count), strict=True)
+                read.append((lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
+                continue
             if not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
             places.log(machine, access, [machine.registers[source] for source in registers])
             places.write(machine, [machine.array(source, dtype) for source in registers], dtype)
+        if loads:
+            _put(machine, registers, read)
 
-    return run_load if loads else run_store
+    return run
