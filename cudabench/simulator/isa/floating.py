@@ -7,6 +7,7 @@ precision, which lies within the error that the PTX ISA allows them. Half precis
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -113,11 +114,6 @@ def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
     return run_counted
 
 
-def _directed(ins: Instruction, plain: Function, directed: Function) -> Function:
-    mode = rounding_mode(ins)
-    return plain if mode == "rn" else lambda *arguments: directed(*arguments, mode)
-
-
 def _wide(function: Function) -> Function:
     """Return a function computed in float64 and rounded to its argument's type."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
@@ -135,14 +131,14 @@ def _upper(function: Function) -> Function:
     return compute
 
 
-# Plain ones, then those of a rounding mode; .approx and .full are rounded to nearest.
-_ROUNDED: dict[str, tuple[Function, Function]] = {
-    "add": (np.add, rounding.add),
-    "sub": (np.subtract, lambda x, y, mode: rounding.add(x, -y, mode)),
-    "mul": (np.multiply, rounding.multiply),
-    "div": (np.divide, rounding.divide),
-    "sqrt": (np.sqrt, rounding.square_root),
-    "rcp": (np.reciprocal, lambda x, mode: rounding.divide(np.ones_like(x), x, mode)),
+# With the operation that is directed, and its operands; .approx and .full are rounded to nearest.
+_ROUNDED: dict[str, tuple[Function, str, Callable[..., tuple[Array, ...]]]] = {
+    "add": (np.add, "add", lambda x, y: (x, y)),
+    "sub": (np.subtract, "add", lambda x, y: (x, -y)),
+    "mul": (np.multiply, "mul", lambda x, y: (x, y)),
+    "div": (np.divide, "div", lambda x, y: (x, y)),
+    "sqrt": (np.sqrt, "sqrt", lambda x: (x,)),
+    "rcp": (np.reciprocal, "div", lambda x: (np.ones_like(x), x)),
 }
 _ROOT: Function = lambda x: 1.0 / np.sqrt(x)  # noqa: E731
 _EXACT: dict[str, Function] = {
@@ -159,17 +155,21 @@ def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
         function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
         return build_float(builder, ins._replace(modifiers=("f64",)), function, type_)
-    function = _directed(ins, *_ROUNDED[ins.opcode]) if ins.opcode in _ROUNDED else _EXACT[ins.opcode]
+    function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)
+    mode = rounding_mode(ins)
+    if operands is not None and mode != "rn":
+        function = lambda *given: rounding.rounded(name, mode, *operands(*given))  # noqa: E731
     return counted(builder, ins, build_float(builder, ins, function, type_))
 
 
 @instruction("fma", "mad", types=FLOATS)
 def _fma(builder: Builder, ins: Instruction) -> Run:
-    type_ = ins.modifiers[-1]
+    type_, mode = ins.modifiers[-1], rounding_mode(ins)
     # The product of two halves is exact in float64; the sum with a bfloat16 may not be.
     function: Function = lambda x, y, z: rounding.odd_sum(x * y, z)  # noqa: E731
     if type_ in ("f32", "f32x2", "f64"):
-        function = _directed(ins, rounding.fma64 if type_ == "f64" else rounding.fma32, rounding.fma)
+        function = rounding.fma64 if type_ == "f64" else rounding.fma32
+        function = function if mode == "rn" else partial(rounding.fma, mode=mode)
     return build_float(builder, ins, function, type_)
 
 

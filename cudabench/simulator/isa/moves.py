@@ -324,14 +324,7 @@ def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
     if mode == "rn":
         # What float64 does not hold exactly is beyond the largest half.
         return x.astype(np.float64).astype(dtype) if dtype == np.float16 else x.astype(dtype)
-    high = x.astype(np.float64)
-    # The exact remainder of the conversion to float64; near 2^63 the way back would overflow.
-    safe = np.abs(high) < 2.0**62
-    back = np.where(safe, high, 0.0).astype(x.dtype)
-    low = np.where(safe, (x - back).astype(np.int64).astype(np.float64), 0.0)
-    if not safe.all():
-        low[~safe] = [value - int(near) for value, near in zip(x[~safe].tolist(), high[~safe].tolist(), strict=True)]
-    return rounding.directed(high, low, dtype, mode)
+    return rounding.directed(*rounding.two_halves(x), dtype, mode)
 
 
 @instruction("cvt")
@@ -380,7 +373,7 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
     if relu:
         x = np.where(x > 0, x, x * 0 if x.dtype.kind != "f" else np.where(np.isnan(x), x, x.dtype.type(0)))
     if result == "bf16":
-        return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_float(x), mode)
+        return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_sum(*rounding.two_halves(x)), mode)
     if result == "tf32":
         # Round to nearest, ties away, to 10 bits of mantissa (rna), or to even (rn).
         bits = x.view(np.uint32)

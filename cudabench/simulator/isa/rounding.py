@@ -7,6 +7,7 @@ rounded once; where float64 ends, in whole numbers (`exact`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,7 @@ def fma64(x: Array, y: Array, z: Array) -> Array:
     Large arrays go through in pieces that stay in the cache.
     """
     shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
-    size = math.prod(shape)
-    if size <= TILE or len(shape) != 2:
+    if math.prod(shape) <= TILE or len(shape) != 2:
         return _fma64(x, y, z)
     x, y, z = (broadcast(value, shape) for value in (x, y, z))
     result: Array = np.empty(shape, dtype=F64)
@@ -136,12 +136,8 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     infinite = np.isinf(near) & np.isfinite(high)
     down = np.nextafter(near, dtype.type(-np.inf))
     up = np.nextafter(near, dtype.type(np.inf))
-    if mode == "rm":
-        found = np.where(below, down, near)
-    elif mode == "rp":
-        found = np.where(above, up, near)
-    else:
-        found = np.where((near > 0) & below, down, np.where((near < 0) & above, up, near))
+    lowers, raises = below & ((near > 0) | (mode == "rm")), above & ((near < 0) | (mode == "rp"))
+    found = np.where(lowers & (mode != "rp"), down, np.where(raises & (mode != "rm"), up, near))
     if infinite.any():
         largest = np.finfo(dtype).max
         limit = {"rm": np.where(near > 0, largest, near), "rp": np.where(near < 0, -largest, near)}
@@ -150,52 +146,55 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return np.where(found == 0, np.copysign(found, np.where(high == 0, near, high)), found).astype(dtype)
 
 
-def _bounded(result: Array, mode: str, *arguments: Array) -> Array:
-    """Return a result of finite arguments, the largest float in place of infinity where the mode rounds toward zero."""
-    wrong = np.isinf(result)
-    if not wrong.any():
-        return result
-    for argument in arguments:
-        wrong = wrong & np.isfinite(argument)
-    if mode != "rz":
-        wrong = wrong & ((result > 0) == (mode == "rm"))
-    return np.where(wrong, np.copysign(np.finfo(result.dtype).max, result), result).astype(result.dtype)
+def _product_rest(near: Array, x: Array, y: Array) -> Array:
+    (x, along), (y, across) = np.frexp(x), np.frexp(y)
+    product, error = two_product(x, y)
+    return (product - np.ldexp(near, -(along + across))) + error
 
 
-def add(x: Array, y: Array, mode: str) -> Array:
-    """Return x + y with a directed rounding."""
-    dtype = x.dtype
-    high, low = two_sum(x.astype(F64), y.astype(F64))
-    if mode == "rm":
-        zero = _cancelled(high, low, x, y)
-        low = np.where(np.isfinite(high), low, 0)
-        return _bounded(np.where(zero, dtype.type(-0.0), directed(high, low, dtype, mode)), mode, x, y)
-    return _bounded(directed(high, np.where(np.isfinite(high), low, 0), dtype, mode), mode, x, y)
+def _quotient_rest(near: Array, x: Array, y: Array) -> Array:
+    (x, along), (y, across) = np.frexp(x), np.frexp(y)
+    product, error = two_product(np.ldexp(near, across - along), y)
+    return ((x - product) - error) * np.copysign(1.0, y)
 
 
-def multiply(x: Array, y: Array, mode: str) -> Array:
-    """Return x * y with a directed rounding."""
-    if x.dtype == F64:
-        high, low = two_product(x, y)
-        found = directed(high, np.where(np.isfinite(low), low, 0), F64, mode)
-        return exact.mend_product(found, x, y, low, mode)
-    high = x.astype(F64) * y
-    return directed(high, np.zeros_like(high), F32, mode)
+def _root_rest(near: Array, x: Array) -> Array:
+    x, along = np.frexp(x)
+    product, error = two_product(np.ldexp(near, -(along >> 1)), np.ldexp(near, -(along >> 1)))
+    return (np.ldexp(x, along & 1) - product) - error
+
+
+# Operations on float64, and what has the sign of the exact result less the nearest: found of mantissas alone, with the
+# nearest result scaled to them, which neither over- nor underflow.
+_OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
+    "add": (np.add, lambda near, x, y: two_sum(x, y)[1]),
+    "mul": (np.multiply, _product_rest),
+    "div": (np.divide, _quotient_rest),
+    "sqrt": (np.sqrt, _root_rest),
+}
+
+
+def rounded(name: str, mode: str, *arguments: Array) -> Array:
+    """Return the result of an operation, add, mul, div or sqrt, with a directed rounding."""
+    operation, rest_of = _OPERATIONS[name]
+    wide = [argument.astype(F64) for argument in arguments]
+    near = operation(*wide)
+    rest = rest_of(near, *wide)
+    finite = exact.finite(*wide) & ((wide[-1] != 0) | (name != "div"))
+    rest = np.where(np.isfinite(rest), rest, np.where(np.isinf(near) & finite, -near, 0.0))
+    found = directed(near, rest, arguments[0].dtype, mode)
+    if name == "add" and mode == "rm":
+        return np.where(_cancelled(near, rest, *wide), found.dtype.type(-0.0), found)
+    return found
 
 
 def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
     """Return x * y + z with a directed rounding."""
-    error = np.zeros((1, 1))
-    if x.dtype == F64:
-        product, error = two_product(x, y)
-        high, low = two_sum(product, z)
-        low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
-        total, low = two_sum(high, low)
-        high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is no -0
-    else:
-        product = x.astype(F64) * y
-        high, low = two_sum(product, np.asarray(z, dtype=F64))
-        low = np.where(np.isfinite(low), low, 0)
+    product, error = two_product(x.astype(F64), y.astype(F64))
+    high, low = two_sum(product, z.astype(F64))
+    low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
+    total, low = two_sum(high, low)
+    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is no -0
     result = directed(high, low, x.dtype, mode)
     if mode == "rm":
         result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)
@@ -205,37 +204,6 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
 def _cancelled(high: Array, low: Array, x: Array, y: Array) -> Array:
     """Return where a sum of x and y is an exact zero that is -0 when rounding down (IEEE 754, 6.3)."""
     return (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
-
-
-def divide(x: Array, y: Array, mode: str) -> Array:
-    """Return x / y with a directed rounding: the sign of the remainder says on which side the quotient lies."""
-    quotient = (x / y).astype(x.dtype)
-    if x.dtype == F32:
-        wide = quotient.astype(F64)
-        rest = x.astype(F64) - wide * y
-    else:
-        wide = quotient
-        product, error = two_product(quotient, y)
-        rest = (x - product) - error
-    sign = np.where(np.isfinite(rest), np.sign(rest) * np.where(np.signbit(y), -1.0, 1.0), 0.0)
-    found = directed(wide, sign, x.dtype, mode)
-    if x.dtype == F64:
-        return exact.mend_quotient(found, x, y, mode)
-    return _bounded(found, mode, x, np.where(y == 0, np.nan, y))
-
-
-def square_root(x: Array, mode: str) -> Array:
-    """Return the square root with a directed rounding."""
-    root = np.sqrt(x)
-    if x.dtype == F32:
-        wide = root.astype(F64)
-        rest = x.astype(F64) - wide * wide
-    else:
-        wide = root
-        product, error = two_product(root, root)
-        rest = (x - product) - error
-    found = directed(wide, np.where(np.isfinite(rest), rest, 0.0), x.dtype, mode)
-    return exact.mend_root(found, x, mode) if x.dtype == F64 else found
 
 
 # Formats that NumPy lacks.
@@ -254,28 +222,22 @@ def to_bf16(x: Array, mode: str = "rn") -> Array:
         bits = near.view(np.uint32)
         wrong = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
         step = np.where(np.abs(near.astype(F64)) < np.abs(x), 1, -1).astype(np.int64)
-        near = np.where(wrong, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
-        x = near
+        x = np.where(wrong, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
     x = np.asarray(x, dtype=F32)
     bits = x.view(np.uint32)
     if mode == "rn":
         found = floats.to_bfloat16(x).astype(np.uint32)
-    elif mode == "rz":
-        found = bits >> np.uint32(16)
     else:
-        up = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(x) == (mode == "rm"))
+        up = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(x) == (mode == "rm")) & (mode != "rz")
         found = (bits >> np.uint32(16)) + up.astype(np.uint32)
     return np.where(np.isnan(x), np.uint32(0x7FFF), found).astype(np.uint16)
 
 
-def odd_float(x: Array) -> Array:
-    """Return integers as float64 whose last bit is set where bits were lost, so that another rounding does no harm."""
-    if x.dtype.itemsize < 8:
-        return x.astype(F64)
-    size = np.where(x < 0, ~x.view(np.uint64) + np.uint64(1), x.view(np.uint64))
-    lost = np.uint64((1 << 11) - 1)
-    sticky = (size & ~lost) | np.where(size & lost, lost + np.uint64(1), np.uint64(0))
-    return np.copysign(np.where(size >> np.uint64(53), sticky, size).astype(F64), np.where(x < 0, -1.0, 1.0))
+def two_halves(x: Array) -> tuple[Array, Array]:
+    """Return (s, e) with s an integer as a float64, rounded, and s + e exactly the integer."""
+    x = x.astype(np.int64 if x.dtype.kind == "i" else np.uint64)
+    low = x & x.dtype.type(0xFFFFFFFF)
+    return two_sum((x - low).astype(F64), low.astype(F64))
 
 
 def flush(x: Array) -> Array:
