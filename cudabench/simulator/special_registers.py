@@ -19,21 +19,17 @@ def special(machine: Machine, name: str) -> Value:
     chunk = machine.chunk
     base, _, axis = name.partition(".")
     place = "xyz".find(axis) if axis else 0
-    unit = [0] * 6
-    if base == "%tid":
-        unit[place] = 1
-        high = chunk.block[place] - 1
-        return Affine(0, tuple(unit), 0, high) if high else Affine(0)  # type: ignore[arg-type]
-    if base == "%ctaid":
-        turned = chunk.turned[place]
-        unit[3 + place] = -1 if turned else 1
-        first, last = chunk.origin[place], chunk.origin[place] + chunk.extent[place] - 1
+    if base in ("%tid", "%ctaid"):
+        of_block, turned = base == "%ctaid", base == "%ctaid" and chunk.turned[place]
+        first = chunk.origin[place] if of_block else 0
+        last = first + chunk.spans[place + 3 * of_block]
+        unit = [0] * 6
+        unit[place + 3 * of_block] = -1 if turned else 1
         return Affine(last if turned else first, tuple(unit), first, last) if last > first else Affine(first)  # type: ignore[arg-type]
-    if base in ("%ntid", "%nctaid"):
-        return Affine((chunk.block if base == "%ntid" else chunk.grid)[place])
     dims = machine.plan.cluster or (1, 1, 1)
     uniform = {
-        "%nwarpid": chunk.warps, "WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0,
+        "%ntid": chunk.block[place], "%nctaid": chunk.grid[place], "%nwarpid": chunk.warps, "WARP_SZ": 32,
+        "%smid": 0, "%nsmid": 1, "%gridid": 0,
         "%dynamic_smem_size": machine.dynamic_shared, "%total_smem_size": machine.shared_size,
         GRID_BARRIER[0]: machine.grid_barrier >> 32, GRID_BARRIER[1]: machine.grid_barrier & 0xFFFFFFFF,
         "%cluster_nctaid": dims[place], "%cluster_nctarank": dims[0] * dims[1] * dims[2],
@@ -55,8 +51,7 @@ def special(machine: Machine, name: str) -> Value:
     lane = number & np.uint32(31)
     one = np.left_shift(np.uint32(1), lane)
     below = one - np.uint32(1)
-    lanes = {
+    return {
         "%laneid": lane, "%lanemask_eq": one, "%lanemask_lt": below, "%lanemask_le": one | below,
         "%lanemask_gt": ~(one | below), "%lanemask_ge": ~below,
-    }  # fmt: skip
-    return lanes[name]
+    }[name]  # fmt: skip

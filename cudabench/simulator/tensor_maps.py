@@ -39,16 +39,14 @@ class TensorMap:
     swizzle: int = 0
     fill: str = "zeros"
     type: str = ""
-    known: dict[object, Array] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         array = self.array
         sizes = self.sizes or tuple(array.shape[::-1])
         strides = self.strides or tuple(array.strides[-2::-1])
-        object.__setattr__(self, "type", self.type or array.dtype.name)
-        object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "strides", strides)
-        object.__setattr__(self, "steps", self.steps or (1,) * len(sizes))
+        given = {"type": self.type or array.dtype.name, "sizes": sizes, "strides": strides}
+        self.__dict__.update(given, steps=self.steps or (1,) * len(sizes))
         reason = refusal(array.dtype.itemsize, sizes, strides, self.box, self.steps, self.swizzle)
         if reason:
             raise LaunchError(f"no tensor map has {reason}.")
@@ -80,13 +78,12 @@ class TensorMap:
 
     def chunks(self, start: int) -> Array:
         """Return where the 16-byte pieces of a tile at `start` lie: (rows, pieces), in pieces of shared memory."""
-        key = start
-        if key not in self.known:
+        if start not in self.known:
             each = self.tile[0] * self.width // CHUNK
             place = start + np.arange(self.rows)[:, None] * self.pitch + np.arange(each) * CHUNK
             mask = max(self.swizzle // CHUNK - 1, 0)
-            self.known[key] = (place ^ ((place >> 7 & mask) << 4)) // CHUNK
-        return self.known[key]
+            self.known[start] = (place ^ ((place >> 7 & mask) << 4)) // CHUNK
+        return self.known[start]
 
     def places(self, corner: tuple[int, ...]) -> tuple[Array, Array, slice]:
         """Return (byte offset of each row's first element, rows inside of the tensor, elements of a row inside)."""
@@ -136,18 +133,17 @@ def refusal(
         return f"{rank} dimensions: it has 1 to 5"
     if len(box) != rank or len(steps) != rank or len(strides) != rank - 1:
         return f"a box of {len(box)} sides and {len(strides)} strides over {rank} dimensions"
-    if any(not 1 <= side <= MOST_BOX for side in box):
-        return f"a box of {' x '.join(map(str, box))}: a side is 1 to {MOST_BOX}"
-    if any(not 1 <= step <= 8 for step in steps):
-        return f"steps of {' x '.join(map(str, steps))}: one is 1 to 8"
-    if any(not 1 <= size <= MOST_SIZE for size in sizes):
-        return f"{' x '.join(map(str, sizes))} elements: a side is 1 to 2^32"
-    if box[0] * width % CHUNK:
-        return f"rows of {box[0]} x {width} bytes in its box: they are a multiple of {CHUNK} bytes"
-    if any(stride % CHUNK or not 0 < stride < MOST_STRIDE for stride in strides):
-        return f"strides of {', '.join(map(str, strides))} bytes: they are multiples of {CHUNK} below 2^40"
-    if swizzle not in SWIZZLES:
-        return f"a swizzle of {swizzle} bytes: there are {', '.join(map(str, SWIZZLES))}"
-    if swizzle and box[0] * width > swizzle:
-        return f"rows of {box[0] * width} bytes in a box that is swizzled in {swizzle}"
-    return None
+    row = box[0] * width
+    faults = (
+        (any(not 1 <= side <= MOST_BOX for side in box),
+         f"a box of {' x '.join(map(str, box))}: a side is 1 to {MOST_BOX}"),
+        (any(not 1 <= step <= 8 for step in steps), f"steps of {' x '.join(map(str, steps))}: one is 1 to 8"),
+        (any(not 1 <= size <= MOST_SIZE for size in sizes),
+         f"{' x '.join(map(str, sizes))} elements: a side is 1 to 2^32"),
+        (row % CHUNK, f"rows of {box[0]} x {width} bytes in its box: they are a multiple of {CHUNK} bytes"),
+        (any(stride % CHUNK or not 0 < stride < MOST_STRIDE for stride in strides),
+         f"strides of {', '.join(map(str, strides))} bytes: they are multiples of {CHUNK} below 2^40"),
+        (swizzle not in SWIZZLES, f"a swizzle of {swizzle} bytes: there are {', '.join(map(str, SWIZZLES))}"),
+        (swizzle and row > swizzle, f"rows of {row} bytes in a box that is swizzled in {swizzle}"),
+    )  # fmt: skip
+    return next((text for found, text in faults if found), None)

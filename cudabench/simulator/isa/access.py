@@ -128,12 +128,11 @@ class Lanes:
 
     def exact(self, machine: Machine) -> Array | None:
         """Return the mask of the lanes themselves, where `mask` may tell only of the places that they share."""
-        reach = self.reach
-        if reach is not None:
-            return reach.exact
-        if self.mask is None:
-            return machine.mask
-        return self.mask if machine.mask is None else self.mask & machine.mask
+        if self.reach is not None:
+            return self.reach.exact
+        if self.mask is None or machine.mask is None:
+            return machine.mask if self.mask is None else self.mask
+        return self.mask & machine.mask
 
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
@@ -158,9 +157,10 @@ class Lanes:
             return self.address
         return broadcast(self.address, np.broadcast_shapes(self.address.shape, self.mask.shape))
 
-    def drop(self, bad: Array) -> None:
-        """Leave lanes out."""
-        self.mask = ~bad if self.mask is None else self.mask & ~bad
+    @property
+    def on(self) -> Array:
+        """The mask, True for all lanes."""
+        return np.True_ if self.mask is None else self.mask
 
     def fill(self, value: int) -> Array:
         """Return the addresses with a harmless one in the inactive lanes."""
@@ -188,19 +188,15 @@ def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: in
 def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int) -> bool:
     """Report and leave out lanes outside of [low, high) or misaligned; return whether any lane is left."""
     address = lanes.spread()
-    misaligned = (address & (size - 1)) != 0 if size & (size - 1) == 0 else np.zeros(address.shape, dtype=bool)
-    if lanes.mask is not None:
-        misaligned = misaligned & lanes.mask
+    misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
     if misaligned.any():
         machine.hazards.misaligned(machine, access, misaligned, address, size)
-        lanes.drop(misaligned)
-    outside = (address < low) | (address > high - size)
-    if lanes.mask is not None:
-        outside = outside & lanes.mask
+        lanes.mask = lanes.on & ~misaligned
+    outside = ((address < low) | (address > high - size)) & lanes.on
     if outside.any():
         machine.hazards.outside(machine, access, outside, address, size, low, high)
-        lanes.drop(outside)
-    return lanes.mask is None or bool(lanes.mask.any())
+        lanes.mask = lanes.on & ~outside
+    return bool(lanes.on.any())
 
 
 @contextmanager
@@ -211,6 +207,15 @@ def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
         machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
     yield
     machine.mask, machine._warps = mask, warps
+
+
+def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:
+    """Yield (block, thread) of the active lanes, and let each be the only active one."""
+    for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
+        alone: Array = np.zeros(machine.chunk.shape, bool)
+        alone[block, thread] = True
+        with only(machine, alone):
+            yield block, thread
 
 
 def source_place(machine: Machine, location: Location) -> str:

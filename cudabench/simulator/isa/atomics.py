@@ -65,7 +65,7 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
         old = view[index]
         view[index] = combine(old, *operands)
         return old
-    ufunc = REDUCE[name] if combine is REDUCE.get(name) else None
+    ufunc = REDUCE.get(name) if combine is REDUCE.get(name) else None
     if not wanted:
         if ufunc is not None:
             if view.dtype.kind in "iu" and (index == index[0]).all():
@@ -79,8 +79,7 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
     order = np.argsort(index, kind="stable")
     places = index[order]
     sorted_operands = [operand[order] for operand in operands]
-    first = np.ones(count, dtype=bool)
-    np.not_equal(places[1:], places[:-1], out=first[1:])
+    first = np.append(True, places[1:] != places[:-1])
     starts, segment = np.flatnonzero(first), np.cumsum(first) - 1
     ends = np.append(starts[1:], count) - 1
     old = np.empty(count, dtype=view.dtype)
@@ -251,10 +250,10 @@ class Atomic:
     def look(self, machine: Machine, lanes: Array, found: Array | None, operand: Array) -> None:
         """Note what lanes (blocks, threads) found by a swap; let those sleep that changed nothing: they wait for a
         lock, and others go first."""
-        won = np.zeros(operand.shape, bool)
+        won: Array = np.zeros(operand.shape, bool)
         if found is not None:
-            won = found == operand if self.name == "cas" else found != operand
-            machine.spins |= bool((~won).all())
+            won = (found == operand) == (self.name == "cas")
+            machine.spins |= not won.any()
         if machine.locks is not None:
             machine.locks.swapped(lanes, won, self.access.polls)
 
@@ -273,8 +272,7 @@ def _red(builder: Builder, ins: Instruction) -> Run:
     learns of its bytes."""
     if "async" not in ins.modifiers:
         return Atomic(builder, ins, None)
-    words = tuple(word for word in ins.modifiers if word != "async" and not word.startswith("mbarrier"))
-    update = Atomic(builder, ins._replace(modifiers=words, operands=ins.operands[:2]), None)
+    update = Atomic(builder, ins._replace(operands=ins.operands[:2]), None)
     address, offset = builder.address(ins.operands[2])
 
     def run(machine: Machine) -> None:

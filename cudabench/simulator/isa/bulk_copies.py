@@ -7,7 +7,7 @@ One thread starts a copy, and it is carried out at once, lane by lane. The copie
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.simulator.clusters import members, resolve
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.isa import mbarrier
-from cudabench.simulator.isa.access import MemoryOp, only, read_only
+from cudabench.simulator.isa.access import MemoryOp, active_lanes, read_only
 from cudabench.simulator.isa.atomics import combination
 from cudabench.simulator.isa.opcodes import refuse
 from cudabench.simulator.machine import Machine
@@ -51,15 +51,6 @@ class Place:
     def of(self, machine: Machine) -> Array:
         """Return generic addresses, (blocks, threads)."""
         return broadcast(flat(machine.registers[self.register], self.offset, machine.chunk), machine.chunk.shape)
-
-
-def active_lanes(machine: Machine) -> Iterator[Lane]:
-    """Yield the active lanes, and let each be the only active one."""
-    for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
-        alone: Array = np.zeros(machine.chunk.shape, bool)
-        alone[block, thread] = True
-        with only(machine, alone):
-            yield block, thread
 
 
 def receivers(machine: Machine, block: int, row: int, ranks: int | None) -> list[int]:

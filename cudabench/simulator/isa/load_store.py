@@ -1,4 +1,5 @@
-"""Loads and stores (PTX ISA 9.7.9), also through generic addresses and of call parameters."""
+"""Loads and stores (PTX ISA 9.7.9), also through generic addresses and of call parameters; local memory, each lane's
+own bytes, counted as the hardware lays them out."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, only, space_of
+from cudabench.simulator.count.counters import NOWHERE
+from cudabench.simulator.count.patterns import NEIGHBOURS
+from cudabench.simulator.count.requests import sectors, spread
+from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, only, put, space_of
 from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
-from cudabench.simulator.isa.local_memory import load_local, store_local
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.shared_memory import load_shared, store_shared
@@ -22,14 +25,74 @@ from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 _WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW))
-_LOAD = {
-    "global": load_global, "shared": load_shared, "local": load_local, "const": load_constant, "param": load_global,
-}  # fmt: skip
-_STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 _ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
 _HINTS = _ORDERS.union(
     SPACES, ("weak", "cta", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "unified", "v2", "v4", "v8")
 )
+
+
+def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
+    """Return (places of elements in the flat local memory, (blocks, threads), or the one of all lanes in their own;
+    mask), all checked and counted."""
+    chunk, counters, warps = machine.chunk, machine.counters, machine.warps
+    number = access.numbers["local"]
+    lanes = Lanes(machine, address, offset)
+    if access.skewed:
+        machine.hazards.misaligned(machine, access, np.ones((1, 1), dtype=bool), lanes.address, access.size)
+        return None
+    if not bounded(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
+        return None
+    mask, places = lanes.exact(machine), lanes.fill(0)
+    uniform = type(address) is Affine and address.coefficients is None and machine.mask is None
+    shift, size = counters.issued.get(number, (0, access.size))
+    if not size:
+        counters.merged[number] += warps
+    elif uniform:
+        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NOWHERE, NEIGHBOURS[size])
+    else:
+        # The hardware lays word k of all lanes of a warp side by side.
+        lane = np.arange(chunk.threads, dtype=np.int64) & 31
+        rows, some, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
+        words = range(shift // 4, shift // 4 + max(1, size // 4))
+        pieces = sum(sectors(rows + word * 128, min(4, size), some)[0] for word in words) * times
+        counters.add(number, warps, pieces, warps * size)
+    if uniform:
+        return int(places[0, 0]) // access.width, mask
+    start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
+    return (places + start) >> (access.width.bit_length() - 1), mask
+
+
+def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
+    """Return the elements that each lane reads from its local memory."""
+    found = local_index(machine, access, address, offset)
+    if found is None:
+        return None
+    index, _ = found
+    if isinstance(index, int):
+        view = machine.local.view(access.dtype)
+        return [np.ascontiguousarray(view[:, :, index + place]) for place in range(access.count)]
+    view = machine.local.reshape(-1).view(access.dtype)
+    return [view.take(index + place) for place in range(access.count)]
+
+
+def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
+    """Write each lane's elements to its local memory."""
+    found = local_index(machine, access, address, offset)
+    if found is None:
+        return
+    index, mask = found
+    for place, value in enumerate(data):
+        value = as_array(value, access.dtype, machine.chunk)
+        if isinstance(index, int):
+            machine.local.view(access.dtype)[:, :, index + place] = value
+        else:
+            put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
+
+
+_LOAD = {
+    "global": load_global, "shared": load_shared, "local": load_local, "const": load_constant, "param": load_global,
+}  # fmt: skip
+_STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 
 def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int, Array]]:
@@ -86,13 +149,13 @@ def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset
         _STORE[name](machine, access, address, place, data)
 
 
-def element(ins: Instruction) -> tuple[str, int]:
-    """Return (element type, number of elements) of a load or store."""
+def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
+    """Return (element type, how it moves: a 16-bit float as its bits, number of elements) of a load or store."""
     count = next((int(word[1:]) for word in ins.modifiers if word in ("v2", "v4", "v8")), 1)
     type_ = ins.modifiers[-1]
     if type_ not in DTYPES:
         raise refuse(ins)
-    return type_, count
+    return type_, DTYPES["b16" if type_ == "f16" else type_], count
 
 
 def known(builder: Builder, ins: Instruction) -> bool:
@@ -106,21 +169,19 @@ def known(builder: Builder, ins: Instruction) -> bool:
     return ordered
 
 
-def unsigned(type_: str) -> str:
-    """Return the type under which an element moves: a 16-bit float as its bits."""
-    return "b16" if type_ == "f16" else type_
+def _parameter(builder: Builder, place: Operand) -> str | None:
+    """Return the variable of a call's parameter that an address lies in, None where it lies elsewhere."""
+    return builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
 
 
 @instruction("ld", "ldu")
 def _ld(builder: Builder, ins: Instruction) -> Run:
     ordered = known(builder, ins)
-    type_, count = element(ins)
+    type_, dtype, count = element(ins)
     space, into = space_of(ins), items(ins.operands[0])
-    dtype = DTYPES[unsigned(type_)]
-    if space == "param":
-        found = _load_param(builder, ins, into, type_)
-        if found is not None:
-            return found
+    variable = _parameter(builder, ins.operands[1]) if space == "param" else None
+    if variable is not None:
+        return _load_param(builder, variable, ins.operands[1], into, type_)
     targets = [builder.target(item) for item in into]
     address, offset = builder.address(ins.operands[1])
     # A pointer out of memory may point anywhere; a loaded index points nowhere.
@@ -185,34 +246,28 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
     return run
 
 
-def _load_param(builder: Builder, ins: Instruction, into: tuple[Operand, ...], type_: str) -> Run | None:
-    """Build ld.param of a call's parameter, which is a register here; None for the kernel's own parameters."""
-    place = ins.operands[1]
-    if not isinstance(place, Address) or place.base is None:
-        return None
-    variable = builder.param_name(place.base)
-    if variable is None:
-        return None
+def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand, ...], type_: str) -> Run:
+    """Build ld.param of a call's parameter, which is a register here, or several."""
     bits = BITS[type_]
-    slots = builder.slots.get(variable, {})
     plans = []
     for index, item in enumerate(into):
         start = place.offset + index * bits // 8
-        exact = slots.get((start, bits))
-        if exact is None and not any(s < start + bits // 8 and s + w // 8 > start for s, w in slots):
-            exact = builder.slot(variable, start, bits)
+        slots = builder.slots.get(variable, {})
         pieces = [
             (slot, width, (offset - start) * 8)
             for (offset, width), slot in slots.items()
-            if exact is None and offset < start + bits // 8 and offset + width // 8 > start
+            if offset < start + bits // 8 and offset + width // 8 > start
         ]
-        builder.uses.extend([slot for slot, _, _ in pieces] if exact is None else [exact])
+        if (start, bits) in slots or not pieces:
+            pieces = [(builder.slot(variable, start, bits), bits, 0)]
+        builder.uses.extend(slot for slot, _, _ in pieces)
         target = builder.target(item)
-        plans.append((target, _extended(type_, builder.width(target)), exact, pieces))
+        plans.append((target, _extended(type_, builder.width(target)), pieces))
 
     def run(machine: Machine) -> None:
-        for target, wide, exact, pieces in plans:
-            value = machine.registers[exact] if exact is not None else composed(machine, bits, pieces)
+        for target, wide, pieces in plans:
+            whole = pieces[0][1:] == (bits, 0)
+            value = machine.registers[pieces[0][0]] if whole else composed(machine, bits, pieces)
             if wide is not None and type(value) is not Affine:
                 value = as_array(value, DTYPES[type_], machine.chunk).astype(wide)
             machine.put(target, value)
@@ -222,11 +277,10 @@ def _load_param(builder: Builder, ins: Instruction, into: tuple[Operand, ...], t
 
 def _store_async(builder: Builder, ins: Instruction) -> Run:
     """Build st.async: a store to a block of the cluster, whose barrier learns of its bytes."""
-    words = tuple(word for word in ins.modifiers if word != "async" and not word.startswith("mbarrier"))
-    type_, count = element(ins)
+    type_, dtype, count = element(ins)
     sources = [builder.source(item, type_) for item in items(ins.operands[1])]
     into, into_offset = builder.address(ins.operands[0])
-    access = MemoryOp(builder, "store", DTYPES[type_], count, space_of(ins._replace(modifiers=words)))
+    access = MemoryOp(builder, "store", dtype, count, space_of(ins))
     address, offset = builder.address(ins.operands[2])
 
     def run(machine: Machine) -> None:
@@ -238,9 +292,9 @@ def _store_async(builder: Builder, ins: Instruction) -> Run:
 
 def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[int]) -> Run:
     """Build st.param of a call's parameter, which is a register here."""
-    place = ins.operands[0]
-    variable = builder.param_name(place.base) if isinstance(place, Address) and place.base else None
-    if variable is None or not isinstance(place, Address):
+    place: Any = ins.operands[0]
+    variable = _parameter(builder, place)
+    if variable is None:
         raise Refuse(f"instruction {ins.text} with this address")
     bits = BITS[type_]
     slots = [builder.slot(variable, place.offset + index * bits // 8, bits) for index in range(len(sources))]
@@ -260,15 +314,14 @@ def _st(builder: Builder, ins: Instruction) -> Run:
     if "async" in ins.modifiers:
         return _store_async(builder, ins)
     ordered = known(builder, ins)
-    type_, count = element(ins)
-    space = space_of(ins)
+    (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)
     sources = [builder.source(item, type_) for item in items(ins.operands[1])]
     if space == "param":
         return _store_param(builder, ins, type_, sources)
     address, offset = builder.address(ins.operands[0])
-    access = MemoryOp(builder, "store", DTYPES[unsigned(type_)], count, space)
+    access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
     builder.signs = ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers

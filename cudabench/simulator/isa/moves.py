@@ -1,20 +1,20 @@
-"""Moves, comparisons, selections and conversions (PTX ISA 9.7.6, 9.7.7 and 9.7.9)."""
+"""Moves, addresses, comparisons and selections (PTX ISA 9.7.6, 9.7.7 and 9.7.9)."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cudabench.simulator import values
+from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.bits import inverted
-from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, computes, elementwise, in_parts, limits
-from cudabench.simulator.isa.floating import from_halves, rounding_mode
-from cudabench.simulator.isa.fp8 import FORMATS, build_cvt_fp8
+from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, elementwise, in_parts
+from cudabench.simulator.isa.floating import from_halves
 from cudabench.simulator.isa.integer import resized
 from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
@@ -126,6 +126,40 @@ def _isspacep(builder: Builder, ins: Instruction) -> Run:
         for low, high in ends:
             inside |= (address >= np.uint64(low)) & (address < np.uint64(high))
         machine.put(target, truth(inside))
+
+    return run
+
+
+@instruction("mapa")
+def _mapa(builder: Builder, ins: Instruction) -> Run:
+    """Build the address of the same place in the memory of the block of a rank."""
+    type_ = ins.modifiers[-1]
+    dtype = UNSIGNED[BITS[type_]]
+    target, source, rank = registers(builder, ins, type_, "u32")
+    kept = dtype.type(~np.uint64(0x1F << RANK_SHIFT) & np.uint64(np.iinfo(dtype).max))
+
+    def run(machine: Machine) -> None:
+        ranks, address = machine.array(rank, UNSIGNED[32]).astype(dtype), machine.array(source, dtype)
+        part = (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT)
+        if machine.plan.cluster is None:
+            part = np.where(ranks == 0, dtype.type(0), part)  # without clusters each block is one, of rank 0
+        machine.put(target, (address & kept) | part)
+
+    return run
+
+
+@instruction("getctarank")
+def _getctarank(builder: Builder, ins: Instruction) -> Run:
+    """Build the rank of the block in whose memory an address lies."""
+    type_ = ins.modifiers[-1]
+    target, source = registers(builder, ins, type_)
+
+    def run(machine: Machine) -> None:
+        address = machine.array(source, UNSIGNED[BITS[type_]]).astype(np.int64)
+        part = address & (0x20 * REMOTE - 1)
+        found = members(machine)
+        own = np.zeros((1, 1), np.int64) if found is None else found.rank.reshape(-1, 1)
+        machine.put(target, canonical(np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32)))
 
     return run
 
@@ -300,131 +334,3 @@ def _selp(builder: Builder, ins: Instruction) -> Run:
 def _slct(builder: Builder, ins: Instruction) -> Run:
     type_, kind = ins.modifiers[-2:]
     return elementwise(builder, ins, (type_, type_, kind), type_, lambda x, y, z: np.where(z >= 0, x, y))
-
-
-# Conversions.
-
-
-_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
-
-
-def float_to_int(x: Array, mode: str, result: str) -> Array:
-    """Return a float as an integer: rounded, clamped to the type's range, NaN as PTX ISA 9.7.9 (cvt) says."""
-    (low, high), dtype = limits(result), DTYPES[result]
-    real, limit = _INTEGRAL[mode](x.astype(np.float64)), float(high + 1)
-    inside = np.where((real >= low) & (real < limit), real, 0.0)
-    integer = inside.astype(np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
-    integer = np.where(real >= limit, dtype.type(high), np.where(real < low, dtype.type(low), integer))
-    wide = x.dtype == np.float64 or dtype.itemsize == 8
-    return np.where(np.isnan(real), dtype.type(low or high // 2 + 1 if wide else 0), integer)
-
-
-def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
-    """Return an integer as a float with the rounding mode."""
-    if mode == "rn":
-        # What float64 does not hold exactly is beyond the largest half.
-        return x.astype(np.float64).astype(dtype) if dtype == np.float16 else x.astype(dtype)
-    return rounding.directed(*rounding.two_halves(x), dtype, mode)
-
-
-@instruction("cvt")
-def _cvt(builder: Builder, ins: Instruction) -> Run:
-    words = ins.modifiers
-    if words[0] == "pack":
-        return _cvt_pack(builder, ins)
-    result, type_ = words[-2:]
-    if result in FORMATS or type_ in FORMATS:
-        return build_cvt_fp8(builder, ins)
-    if result in _PAIRS and type_ == "f32":
-        return _cvt_pair(builder, ins, result)
-    known = (*INTEGERS, "f16", "bf16", "f32", "f64", "tf32")
-    if result not in known or type_ not in known or len(ins.operands) != 2:
-        raise refuse(ins)
-    integral, mode = next((word for word in words if word in _INTEGRAL), None), rounding_mode(ins)
-    saturate, flush, relu = any(w in ("sat", "satfinite") for w in words), "ftz" in words, "relu" in words
-    if type_ in INTEGERS and result in INTEGERS:
-        if saturate:
-            (low, high), (least, most) = limits(result), limits(type_)
-            return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
-        target, source = registers(builder, ins, type_)
-        width = builder.width(target)
-
-        def resize(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], type_, result, width, machine.chunk))
-
-        return resize
-    half = type_ in ("f16", "bf16")
-
-    def convert(x: Array) -> Array:
-        x = from_halves(x, type_) if half else x
-        if flush and x.dtype == np.float32:
-            x = rounding.flush(x)
-        if result in INTEGERS:
-            return float_to_int(x, integral or "rzi", result)
-        return to_float(x, result, mode, integral, saturate, relu, flush)
-
-    return elementwise(builder, ins, ("b16" if half else type_,), result, convert)
-
-
-def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: bool, relu: bool, flush: bool) -> Array:
-    """Return integers or floats converted to a floating-point type (bf16 and tf32 as bits)."""
-    if integral is not None:
-        x = _INTEGRAL[integral](x)
-    if relu:
-        x = np.where(x > 0, x, x * 0 if x.dtype.kind != "f" else np.where(np.isnan(x), x, x.dtype.type(0)))
-    if result == "bf16":
-        return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_sum(*rounding.two_halves(x)), mode)
-    if result == "tf32":
-        # Round to nearest, ties away, to 10 bits of mantissa (rna), or to even (rn).
-        bits = x.view(np.uint32)
-        step = np.uint32(0x1000) if mode != "rn" else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
-        found = np.where(np.isfinite(x), bits + step, bits)
-        return found & np.uint32(0xFFFFE000)
-    dtype = DTYPES[result]
-    if x.dtype.kind != "f":
-        found = int_to_float(x, mode, dtype)
-    elif mode == "rn" or dtype.itemsize >= x.dtype.itemsize:
-        found = x.astype(dtype)
-    else:
-        found = rounding.directed(x, np.zeros_like(x), dtype, mode)
-    if flush and dtype == np.float32:
-        found = rounding.flush(found)
-    return rounding.saturate(found) if saturate else found
-
-
-def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
-    """Build cvt.f16x2.f32 and cvt.bf16x2.f32: the first operand becomes the upper half."""
-    mode, relu = rounding_mode(ins), "relu" in ins.modifiers
-
-    def arrays(*operands: Array) -> Array:
-        parts = (to_float(x, result[:-2], mode, None, False, relu, False).view(np.uint16) for x in operands)
-        high, low = (part.astype(np.uint32) for part in parts)
-        return low | high << np.uint32(16)
-
-    return elementwise(builder, ins, ("f32", "f32"), "b32", arrays)
-
-
-def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
-    result, type_ = ins.modifiers[2:4]
-    bits, mask = BITS[result], (1 << BITS[result]) - 1
-
-    def arrays(x: Array, y: Array, above: Array | None = None) -> Array:
-        a, b = (np.clip(part.astype(np.int64), *limits(result)) & mask for part in (x, y))
-        found = (a << bits) | b
-        if above is not None and bits < 16:
-            found = found | (above.astype(np.int64) << (2 * bits))
-        return (found & 0xFFFFFFFF).astype(np.uint32)
-
-    return elementwise(builder, ins, (type_, type_, "b32")[: len(ins.operands) - 1], "b32", arrays)
-
-
-@computes("szext", "t u32 t", words=True)
-def _extended(words: Sequence[str], x: Array, length: Array) -> Array:
-    """Return a value of so many bits extended by its sign or with zeros."""
-    count = (np.minimum(length, 32) if "clamp" in words else length & np.uint32(31)).astype(np.int64)
-    wide = x.astype(np.int64) & ((np.int64(1) << count) - 1)
-    if x.dtype.kind == "i":
-        sign = np.where(count > 0, (wide >> np.maximum(count - 1, 0)) & 1, 0)
-        wide = wide - (sign << count)
-    return wide.astype(x.dtype)

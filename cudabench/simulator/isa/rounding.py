@@ -1,24 +1,28 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
 Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
-rounded once; where float64 ends, in whole numbers (`exact`).
+rounded once. Next to the ends of float64 the error of a product under- or overflows; there a multiply-add is found in
+whole numbers: a finite float is an integer times a power of two.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cudabench import floats
-from cudabench.simulator.isa import exact
 from cudabench.simulator.values import Array, broadcast
 
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
+LEAST, MOST = 2.0**-960, 2.0**990  # between which products, and the halves of a split operand, are ordinary
+
+Exact = tuple[int, int]  # (m, e) stands for m * 2^e
 _SPLITTER = 134217729.0  # 2^27 + 1
 _HALFWAY = np.uint64(0x10000000)
 _SMALLEST = np.float32(1.17549435e-38)
@@ -123,7 +127,7 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
     head, tail = two_sum(high, top)
     result = head + odd_sum(tail, rest)
-    return exact.mend_fma(np.where(np.isfinite(result) & (high != 0), result, plain), x, y, z, high, low, "rn")
+    return _mend_fma(np.where(np.isfinite(result) & (high != 0), result, plain), x, y, z, high, low, "rn")
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
@@ -180,7 +184,7 @@ def rounded(name: str, mode: str, *arguments: Array) -> Array:
     wide = [argument.astype(F64) for argument in arguments]
     near = operation(*wide)
     rest = rest_of(near, *wide)
-    finite = exact.finite(*wide) & ((wide[-1] != 0) | (name != "div"))
+    finite = _finite(*wide) & ((wide[-1] != 0) | (name != "div"))
     rest = np.where(np.isfinite(rest), rest, np.where(np.isinf(near) & finite, -near, 0.0))
     found = directed(near, rest, arguments[0].dtype, mode)
     if name == "add" and mode == "rm":
@@ -198,12 +202,61 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
     result = directed(high, low, x.dtype, mode)
     if mode == "rm":
         result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)
-    return exact.mend_fma(result, x, y, z, product, error, mode) if x.dtype == F64 else result
+    return _mend_fma(result, x, y, z, product, error, mode) if x.dtype == F64 else result
 
 
 def _cancelled(high: Array, low: Array, x: Array, y: Array) -> Array:
     """Return where a sum of x and y is an exact zero that is -0 when rounding down (IEEE 754, 6.3)."""
     return (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
+
+
+def _exact(x: float) -> Exact:
+    numerator, denominator = x.as_integer_ratio()
+    return numerator, 1 - denominator.bit_length()
+
+
+def _fused(x: Exact, y: Exact, z: Exact) -> Exact:
+    product, low = x[0] * y[0], x[1] + y[1]
+    least = min(low, z[1])
+    return (product << (low - least)) + (z[0] << (z[1] - least)), least
+
+
+def _nearest(value: Exact, mode: str) -> float:
+    """Return m * 2^e as a float64, rounded to nearest (rn), toward zero (rz), down (rm) or up (rp)."""
+    m, e = value
+    if m == 0:
+        return -0.0 if mode == "rm" else 0.0  # of a sum that cancels (IEEE 754, 6.3)
+    sign, size = -1.0 if m < 0 else 1.0, abs(m)
+    away = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # what overflows, or lies between
+    drop = max(size.bit_length() - 53, -1074 - e)
+    if drop > 0:
+        rest, half = size & (1 << drop) - 1, 1 << (drop - 1)
+        size, e = size >> drop, e + drop
+        size += (rest > half or (rest == half and size & 1)) if mode == "rn" else (rest != 0 and away)
+    if size.bit_length() + e > 1024:
+        return sign * (math.inf if away else sys.float_info.max)
+    return sign * math.ldexp(size, e)
+
+
+def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error: Array, mode: str) -> Array:
+    """Return x * y + z of float64 arrays with those right that are not ordinary; product and error: Dekker's."""
+    size = np.abs(product)
+    odd = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
+    if not odd.any():
+        return result
+    zero = ((x == 0) | (y == 0)) & (np.abs(z) < MOST)
+    where = odd & _finite(x, y, z) & ~zero
+    if not where.any():
+        return result
+    columns: Any = [np.broadcast_to(argument, where.shape)[where].tolist() for argument in (x, y, z)]
+    result = np.array(np.broadcast_to(result, where.shape))
+    result[where] = [_nearest(_fused(*map(_exact, row)), mode) for row in zip(*columns, strict=True)]
+    return result
+
+
+def _finite(*arguments: Array) -> Array:
+    """Return where all of some arrays are finite."""
+    return np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, arguments)))
 
 
 # Formats that NumPy lacks.

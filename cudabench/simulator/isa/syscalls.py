@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelAssert
 from cudabench.simulator.heap import HeapRegion
+from cudabench.simulator.isa.access import active_lanes
 from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW
@@ -19,6 +21,10 @@ from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
+_HELD = {  # by the letter: how memory holds what it prints, without `l` and with, as `struct` says it; Python's letter
+    **dict.fromkeys("di", "iqd"), "u": "IQd", **{letter: f"IQ{letter}" for letter in "oxX"}, "c": "iic",
+    **{letter: f"dd{letter}" for letter in "eEfFgGaA"}, **dict.fromkeys("sp", "QQs"),
+}  # fmt: skip
 MAX_STRING = 1 << 16
 
 
@@ -36,6 +42,15 @@ def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
         found.append(slots[min(slots)])
         builder.uses.append(found[-1])
     return found
+
+
+def _result(builder: Builder, results: tuple[Operand, ...], width: int) -> int | None:
+    """Return the register of a call's result, None where it is not used."""
+    name = builder.param_name(results[0].name) if results and isinstance(results[0], Symbol) else None
+    if name is None:
+        return None
+    builder.defs.append(builder.slot(name, 0, width))
+    return builder.defs[-1]
 
 
 def _each(machine: Machine, register: int) -> Array:
@@ -74,28 +89,21 @@ def format_text(machine: Machine, template: str, arguments: int, block: int, thr
 
     def replace(match: re.Match[str]) -> Any:
         flags, width, precision, length, letter = match.groups()
-        if letter == "%":
-            return "%"
+        if letter not in _HELD:
+            return "%" if letter == "%" else ""
         width = str(take("i")) if width == "*" else width or ""
-        if precision == "*":
-            precision = str(take("i"))
-        spec = "%" + flags + width + (f".{precision}" if precision is not None else "")
-        long = length in ("l", "ll", "j", "z", "t")
-        if letter in "di":
-            return (spec + "d") % take("q" if long else "i")
-        if letter in "ouxX":
-            return (spec + ("d" if letter == "u" else letter)) % take("Q" if long else "I")
-        if letter in "eEfFgGaA":
-            value = take("d")
-            return value.hex() if letter in "aA" else (spec + letter) % value
+        precision = str(take("i")) if precision == "*" else precision
+        value = take(_HELD[letter][length in ("l", "ll", "j", "z", "t")])
+        if letter in "aA":
+            return value.hex()
         if letter == "c":
-            return (spec + "c") % (take("i") & 0xFF)
-        if letter == "s":
-            pointer = take("Q")
-            return (spec + "s") % text_at(machine, pointer, block, thread)
-        if letter == "p":
-            return (spec + "s") % hex(take("Q"))
-        return ""
+            value &= 0xFF
+        elif letter == "s":
+            value = text_at(machine, value, block, thread)
+        elif letter == "p":
+            value = hex(value)
+        spec = "%" + flags + width + (f".{precision}" if precision is not None else "")
+        return (spec + _HELD[letter][2]) % value
 
     return _SPECIFIER.sub(replace, template)
 
@@ -103,11 +111,7 @@ def format_text(machine: Machine, template: str, arguments: int, block: int, thr
 def _vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of vprintf(format, arguments)."""
     template, place = _arguments(builder, arguments)
-    for result in results:
-        if isinstance(result, Symbol):
-            name = builder.param_name(result.name)
-            if name is not None:
-                builder.defs.append(builder.slot(name, 0, 32))
+    _result(builder, results, 32)
 
     def run(machine: Machine) -> None:
         formats, places = _each(machine, template), _each(machine, place)
@@ -124,7 +128,7 @@ def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        block, thread = divmod(int(np.argmax(machine.lanes())), chunk.threads)
+        _, (block, thread) = first_lane(machine.lanes(), chunk)
         values = [int(_each(machine, index)[block, thread]) for index in registers]
         expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
         raise KernelAssert(
@@ -138,11 +142,9 @@ def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple
 def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
     """Build a call of malloc(size): each lane's own memory, or null where the heap is full."""
     (size,) = _arguments(builder, arguments)
-    name = builder.param_name(results[0].name) if results and isinstance(results[0], Symbol) else None
-    if name is None:
+    target = _result(builder, results, 64)
+    if target is None:
         raise Refuse("malloc whose result is not used")
-    target = builder.slot(name, 0, 64)
-    builder.defs.append(target)
     location = builder.ins.location
 
     def run(machine: Machine) -> None:
@@ -154,9 +156,7 @@ def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Ope
         found[lanes] = [heap.base + start if start >= 0 else 0 for start in starts]
         machine.put(target, canonical(found))
 
-    op = Op(run, "plain", location)
-    op.pointer = 1
-    return op
+    return Op(run, "plain", location, pointer=1)
 
 
 def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
@@ -165,20 +165,16 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
     location = builder.ins.location
 
     def run(machine: Machine) -> None:
-        heap, chunk = _heap(machine), machine.chunk
-        addresses = _each(machine, pointer)
-        for block, thread in np.argwhere(chunk.real(machine.lanes())).tolist():
-            address = int(addresses[block, thread])
-            if not address:
-                continue
+        heap, addresses = _heap(machine), _each(machine, pointer)
+        for lane in active_lanes(machine):
+            address, wrong = int(addresses[lane]), None
             if heap.base <= address < heap.base + heap.size:
                 wrong = heap.heap.free(address - heap.base, location.line)
-            else:
+            elif address:
                 wrong = f"frees address {address:#x}, which malloc did not give"
             if wrong is not None:
-                at, who = chunk.block_index(block), chunk.thread_index(thread)
                 kind = "use-after-free" if "once more" in wrong else "out-of-bounds"
-                machine.hazards.add(kind, location, 1, at, who, f"thread {who} of block {at} {wrong}.")
+                machine.hazards.report(machine, kind, location, machine.lanes(), wrong)
 
     return Op(run, "plain", location)
 

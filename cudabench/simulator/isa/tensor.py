@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.isa import accumulate, rounding
+from cudabench.simulator.isa.conversions import FORMATS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
-from cudabench.simulator.isa.fp8 import FORMATS
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.machine import Machine

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.isa.access import MemoryOp, read_only, source_place
+from cudabench.simulator.isa.access import MemoryOp, active_lanes, read_only, source_place
 from cudabench.simulator.isa.atomics import combination
 from cudabench.simulator.isa.bulk_copies import (
     Global,
@@ -19,7 +19,6 @@ from cudabench.simulator.isa.bulk_copies import (
     Place,
     Shared,
     Spot,
-    active_lanes,
     lanewise,
     receivers,
     reduction,
