@@ -8,6 +8,7 @@ Comput. Sci. 2021), found the scheme; F and L are of this generation, held again
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,17 +83,8 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
         return accumulated(a, b, c, type_a, type_b, outer)
     k = np.arange(a.shape[-1])
     order = np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
-    least = SUMS[type_a].least
-    products = accumulated(
-        a[..., order],
-        b[..., order, :],
-        np.zeros((1,) * c.ndim, c.dtype),
-        type_a,
-        type_b,
-        outer,
-        SUMS["f16"]._replace(least=least),
-    )
-    return canonical_nan(products + c)
+    zero, how = np.zeros((1,) * c.ndim, c.dtype), SUMS["f16"]._replace(least=SUMS[type_a].least)
+    return canonical_nan(accumulated(a[..., order], b[..., order, :], zero, type_a, type_b, outer, how) + c)
 
 
 def canonical_nan(x: Array) -> Array:
@@ -138,19 +130,17 @@ def _step(x: Array, y: Array, c: Array, how: Sum, least_y: int, outer: str) -> A
         rows = max(1, PIECE // (shape[-1] * shape[-2] * (shape[1] if len(shape) > 3 else 1)))
         for start in range(0, shape[0], rows):
             part = slice(start, start + rows)
-            one, two, left, right = (
-                array if array.shape[0] == 1 else array[part] for array in (x, y, exponents_x, exponents_y)
-            )
-            _aligned(one, two, c[part], left, right, exponents_c[part], how.fraction, total[part])
+            both = (each if len(each) == 1 else each[part] for each in (x, y, exponents_x, exponents_y))
+            _aligned(both, c[part], exponents_c[part], how.fraction, total[part])
     return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, how.mantissa)
 
 
-def _aligned(x: Array, y: Array, c: Array, ex: Array, ey: Array, ec: Array, fraction: int, total: Array) -> None:
-    """Fill `total` with C plus products, each cut off to the same last bit."""
+def _aligned(both: Iterable[Array], c: Array, ec: Array, fraction: int, total: Array) -> None:
+    """Fill `total` with C plus products, each cut off to the same last bit; both: A and B, and their exponents."""
+    x, y, ex, ey = both
     largest = ec.copy()
-    depth = x.shape[-1]
     sums: Array = np.empty(total.shape, np.int16)
-    for k in range(depth):
+    for k in range(x.shape[-1]):
         np.add(ex[..., :, k, None], ey[..., None, k, :], out=sums)
         np.maximum(largest, sums, out=largest)
     np.maximum(largest, np.int16(_LEAST), out=largest)  # where all are zero
@@ -158,7 +148,7 @@ def _aligned(x: Array, y: Array, c: Array, ex: Array, ey: Array, ec: Array, frac
     np.multiply(c, scale, out=total)
     np.trunc(total, out=total)
     held = np.empty(total.shape)
-    for k in range(depth):
+    for k in range(x.shape[-1]):
         np.multiply(x[..., :, k, None], y[..., None, k, :], out=held)
         np.multiply(held, scale, out=held)
         np.trunc(held, out=held)

@@ -31,16 +31,10 @@ from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, a
 Combine = Callable[..., Array]
 
 
-def _increment(old: Array, limit: Array) -> Array:
-    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
-
-
-def _decrement(old: Array, limit: Array) -> Array:
-    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
-
-
 _FUNCTIONS: dict[str, Combine] = {
-    **REDUCE, "exch": lambda old, new: new, "inc": _increment, "dec": _decrement,
+    **REDUCE, "exch": lambda old, new: new,
+    "inc": lambda old, limit: np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1)),
+    "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1)),
     "cas": lambda old, expected, new: np.where(old == expected, new, old),
 }  # fmt: skip
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")

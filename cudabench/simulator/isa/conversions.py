@@ -7,7 +7,6 @@ Values go to 8 bits by rounding to nearest even; what is too large, infinity inc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -37,14 +36,6 @@ def float_to_int(x: Array, mode: str, result: str) -> Array:
     integer = np.where(real >= limit, dtype.type(high), np.where(real < low, dtype.type(low), integer))
     wide = x.dtype == np.float64 or dtype.itemsize == 8
     return np.where(np.isnan(real), dtype.type(low or high // 2 + 1 if wide else 0), integer)
-
-
-def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
-    """Return an integer as a float with the rounding mode."""
-    if mode == "rn":
-        # What float64 does not hold exactly is beyond the largest half.
-        return x.astype(np.float64).astype(dtype) if dtype == np.float16 else x.astype(dtype)
-    return rounding.directed(*rounding.two_halves(x), dtype, mode)
 
 
 def _narrowed(x: Array, type_: str, relu: bool) -> Array:
@@ -143,8 +134,10 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
         found = np.where(np.isfinite(x), bits + step, bits)
         return found & np.uint32(0xFFFFE000)
     dtype = DTYPES[result]
-    if x.dtype.kind != "f":
-        found = int_to_float(x, mode, dtype)
+    if x.dtype.kind != "f" and mode != "rn":
+        found = rounding.directed(*rounding.two_halves(x), dtype, mode)
+    elif x.dtype.kind != "f" and dtype == np.float16:
+        found = x.astype(np.float64).astype(dtype)  # what float64 does not hold exactly is beyond the largest half
     elif mode == "rn" or dtype.itemsize >= x.dtype.itemsize:
         found = x.astype(dtype)
     else:

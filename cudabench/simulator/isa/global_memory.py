@@ -15,8 +15,9 @@ from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put, read_only
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, WINDOW, Region, flat
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, different
+from cudabench.simulator.values import Affine, Array, Value, as_array, different
 
+ONE = (1, 1, 1)
 Regions = list[tuple[Region, Array]]  # that lanes touch, each with its lanes (None: all of the mask)
 
 
@@ -154,19 +155,14 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
     written = [as_array(value, access.dtype, chunk) for value in data]
     if lanes is None and machine.mask is None and address.coefficients is not None and any(address.coefficients[:3]):
         for place, value in enumerate(written):
-            _assign(regions[0][0].strided(address, offset + place * width, access.dtype, chunk), value, chunk)
+            view = regions[0][0].strided(address, offset + place * width, access.dtype, chunk)
+            rows, columns = value.shape
+            value = value.reshape(*(chunk.box[:3] if rows > 1 else ONE), *(chunk.box[3:] if columns > 1 else ONE))
+            # Where all blocks write the same place, the last one stays.
+            view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
         return
     where = flat(address, offset, chunk) if lanes is None else lanes.address
     for (region, _), mask in zip(regions, masks, strict=False):
         view, index = region.view(access.dtype), (where - region.base) >> (width.bit_length() - 1)
         for place, value in enumerate(written):
             put(view, index + place if place else index, value, mask)
-
-
-def _assign(view: Array, value: Array, chunk: Chunk) -> None:
-    """Write (blocks, threads) values through a view of the shape of a box."""
-    one = (1, 1, 1)
-    rows, columns = value.shape
-    value = value.reshape(*(chunk.box[:3] if rows > 1 else one), *(chunk.box[3:] if columns > 1 else one))
-    # Where all blocks write the same place, the last one stays.
-    view[...] = value[-1:, -1:, -1:] if view.shape[:3] == one else value

@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from cudabench.simulator.isa import (  # noqa: F401 - imported for what they register
-    async_copy,
     atomics,
     bits,
     control,
     conversions,
+    copies,
     floating,
     integer,
     load_store,
-    matrix,
     mbarrier,
     moves,
     syscalls,

@@ -67,7 +67,7 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
     found = local_index(machine, access, address, offset)
     if found is None:
         return None
-    index, _ = found
+    index = found[0]
     if isinstance(index, int):
         view = machine.local.view(access.dtype)
         return [np.ascontiguousarray(view[:, :, index + place]) for place in range(access.count)]

@@ -33,10 +33,10 @@ _U64 = UNSIGNED[64]
 _NONE: Array = np.zeros((1, 1), np.int64)
 
 
-def shared_offsets(machine: Machine, register: int, offset: int) -> Array:
-    """Return addresses in shared memory, generic ones too, as offsets into a block's: (blocks or 1, threads or 1)."""
+def shared_places(machine: Machine, register: int, offset: int) -> tuple[Array, Array, Array]:
+    """Return `resolve` of addresses in shared memory, generic ones too."""
     found = flat(machine.registers[register], offset, machine.chunk)
-    return np.where(found >= SHARED_WINDOW // 2, found - SHARED_WINDOW, found)
+    return resolve(machine, np.where(found >= SHARED_WINDOW // 2, found - SHARED_WINDOW, found))
 
 
 class Barriers:
@@ -47,7 +47,7 @@ class Barriers:
         self.machine = machine
         lanes = Lanes(machine, Affine(0), 0)
         lanes.mask = chunk.real(machine.mask)
-        rows, found, known = resolve(machine, shared_offsets(machine, register, offset))
+        rows, found, known = shared_places(machine, register, offset)
         lanes.address = np.where(known, found, -1)
         self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
         self.lanes = lanes.mask
@@ -123,7 +123,7 @@ def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
 
 def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
     """Tell the barriers that the active lanes name, in their block or another of the cluster, of nbytes each."""
-    rows, places, known = resolve(machine, shared_offsets(machine, register, offset))
+    rows, places, known = shared_places(machine, register, offset)
     chosen = machine.chunk.real(machine.mask) & known
     for row, place in zip(rows[chosen].tolist(), places[chosen].tolist(), strict=True):
         complete(machine, row, place, nbytes)

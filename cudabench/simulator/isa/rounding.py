@@ -58,25 +58,26 @@ def odd_sum(x: Array, y: Array) -> Array:
     return np.where(even, bits + step, bits).view(np.float64)
 
 
+def _in_pieces(compute: Callable[..., Array], dtype: np.dtype[Any], x: Array, y: Array, z: Array) -> Array:
+    """Return what is computed of arrays that broadcast: of large ones in pieces that stay in the cache."""
+    shape = x.shape if x.shape == y.shape == z.shape else np.broadcast_shapes(x.shape, y.shape, z.shape)
+    result: Array = np.empty(shape, dtype)
+    if result.size <= TILE or len(shape) != 2:
+        return compute(x, y, z, result)
+    rows = max(1, TILE // shape[1])
+    for start in range(0, shape[0], rows):
+        piece = slice(start, start + rows)
+        compute(*(broadcast(operand, shape)[piece] for operand in (x, y, z)), result[piece])
+    return result
+
+
 def fma32(x: Array, y: Array, z: Array) -> Array:
     """Return x * y + z with one rounding; float32 arrays that broadcast.
 
     The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the
-    result is subnormal) its own rounding error decides. Large arrays go through in pieces that stay in the cache.
+    result is subnormal) its own rounding error decides.
     """
-    if x.shape != y.shape or x.shape != z.shape:
-        shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
-        if shape[0] * shape[1] <= TILE:
-            return _fma32(x, y, z, np.empty(shape, dtype=F32))
-        x, y, z = broadcast(x, shape), broadcast(y, shape), broadcast(z, shape)
-    result: Array = np.empty(x.shape, dtype=F32)
-    if x.size <= TILE:
-        return _fma32(x, y, z, result)
-    rows = max(1, TILE // x.shape[1])
-    for start in range(0, x.shape[0], rows):
-        piece = slice(start, start + rows)
-        _fma32(x[piece], y[piece], z[piece], result[piece])
-    return result
+    return _in_pieces(_fma32, F32, x, y, z)
 
 
 def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
@@ -94,40 +95,24 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
         suspect |= small
         suspect &= (total != 0) & np.isfinite(total)
         if suspect.any():
-            _mend(result, x, y, z, suspect)
+            a, b, c = (np.broadcast_to(value, result.shape)[suspect].astype(F64) for value in (x, y, z))
+            result[suspect] = odd_sum(a * b, c).astype(F32)
     return result
-
-
-def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
-    """Round the chosen elements by way of an exact sum."""
-    a, b, c = (np.broadcast_to(value, result.shape)[where].astype(F64) for value in (x, y, z))
-    result[where] = odd_sum(a * b, c).astype(F32)
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008).
-
-    Large arrays go through in pieces that stay in the cache.
-    """
-    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
-    if math.prod(shape) <= TILE or len(shape) != 2:
-        return _fma64(x, y, z)
-    x, y, z = (broadcast(value, shape) for value in (x, y, z))
-    result: Array = np.empty(shape, dtype=F64)
-    rows = max(1, TILE // shape[1])
-    for start in range(0, shape[0], rows):
-        piece = slice(start, start + rows)
-        result[piece] = _fma64(x[piece], y[piece], z[piece])
-    return result
+    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008)."""
+    return _in_pieces(_fma64, F64, x, y, z)
 
 
-def _fma64(x: Array, y: Array, z: Array) -> Array:
+def _fma64(x: Array, y: Array, z: Array, result: Array) -> Array:
     high, low = two_product(x, y)
     plain = high + z
     top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
     head, tail = two_sum(high, top)
-    result = head + odd_sum(tail, rest)
-    return _mend_fma(np.where(np.isfinite(result) & (high != 0), result, plain), x, y, z, high, low, "rn")
+    sums = head + odd_sum(tail, rest)
+    result[...] = _mend_fma(np.where(np.isfinite(sums) & (high != 0), sums, plain), x, y, z, high, low, "rn")
+    return result
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:

@@ -164,13 +164,8 @@ def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array]
     """Return one component of the four texels that a bilinear fetch would mix: (..., 4)."""
     x, y = (_fixed(place) >> 8 for place in _scaled(texture, coordinates))
     corners = ([x, y + 1], [x + 1, y + 1], [x + 1, y], [x, y])
-    parts = [_component(texels(texture, layer, corner, note), of) for corner in corners]
-    return np.stack(np.broadcast_arrays(*parts), axis=-1)
-
-
-def _component(values: Array, number: int) -> Array:
-    """Return a component of texels; one that a texture lacks is zero."""
-    return values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0])
+    parts = np.stack(np.broadcast_arrays(*(texels(texture, layer, corner, note) for corner in corners)), axis=-1)
+    return parts[..., of, :] if of < texture.channels else np.zeros_like(parts[..., 0, :])
 
 
 def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:

@@ -1,0 +1,481 @@
+"""Copies between global and shared memory: cp.async, bulk copies of bytes, and tiles of tensors (PTX ISA 9.7.9.25).
+
+cp.async is carried out at once, but raced with until its group is waited for. A bulk copy, cp.async.bulk or
+cp.reduce.async.bulk, is started by one thread and carried out at once, lane by lane: between an array and the shared
+memory of a block, of several blocks, or from block to block of a cluster. Tiles are found by a tensor map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.clusters import members
+from cudabench.simulator.count.patterns import SECTOR
+from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.isa.access import MemoryOp, active_lanes, only, read_only, source_place
+from cudabench.simulator.isa.atomics import combination
+from cudabench.simulator.isa.global_memory import load_global
+from cudabench.simulator.isa.mbarrier import build_copies_arrive, complete, shared_places
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.isa.shared_memory import store_shared
+from cudabench.simulator.machine import Machine
+from cudabench.simulator.memory import PARAMETER_WINDOW, Region, flat
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
+from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Operand, Symbol, Vector
+from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
+from cudabench.simulator.values import BOOL, DTYPES, INT64, UNSIGNED, Affine, Array, Value, as_array, broadcast
+
+WAVEFRONT = 128
+Lane = tuple[int, int]  # block, thread
+Spot = tuple[Any, int]  # a block's row and an offset in its shared memory, or a region and an address
+_REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
+
+
+def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machine], Array]:
+    """Return what gives an operand as each lane has it, (blocks, threads)."""
+    register = builder.source(operand, type_)
+    return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
+
+
+class Place:
+    """An address of a copy."""
+
+    def __init__(self, builder: Builder, operand: Operand) -> None:
+        self.register, self.offset = builder.address(operand)
+
+    def shared(self, machine: Machine) -> tuple[Array, ...]:
+        """Return (row of the block, offset in its shared memory, whether there is one)."""
+        return shared_places(machine, self.register, self.offset)
+
+    def generic(self, machine: Machine) -> tuple[Array, ...]:
+        """Return generic addresses, (blocks, threads)."""
+        return (broadcast(flat(machine.registers[self.register], self.offset, machine.chunk), machine.chunk.shape),)
+
+
+def receivers(machine: Machine, block: int, row: int, ranks: int | None) -> list[int]:
+    """Return the rows of the blocks that a copy goes to: of a mask of ranks, or the one that its address names."""
+    found = members(machine)
+    if ranks is None or found is None:
+        return [row]
+    return [int(found.rows[found.cluster[block], rank]) for rank in range(found.size) if ranks >> rank & 1]
+
+
+def lies_well(
+    machine: Machine, access: MemoryOp, address: int, nbytes: int, low: int, high: int, alignment: int = CHUNK,
+    known: bool = True,
+) -> bool:  # fmt: skip
+    """Return whether bytes at an address are aligned and in a known memory from low to high; record where not."""
+    where: Array = np.full((1, 1), address, INT64)
+    if (address | nbytes % CHUNK) % alignment:
+        machine.hazards.misaligned(machine, access, machine.lanes(), where, alignment)
+    elif not (known and low <= address <= high - nbytes):
+        machine.hazards.outside(machine, access, machine.lanes(), where, nbytes, low, high)
+    else:
+        return True
+    return False
+
+
+def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
+    """Return an access as one of many bytes, with a number of its own for what is remembered by number."""
+    found = copy(access)
+    found.size, found.count, found.number = nbytes, max(1, nbytes // width), access.number + (nbytes << 32)
+    return found
+
+
+class Shared:
+    """Shared memory as one end of a copy."""
+
+    def __init__(self, builder: Builder, kind: AccessKind, place: Place, count: int = 2) -> None:
+        self.access = MemoryOp(builder, kind, UNSIGNED[64], count, "shared")
+        self.spots = place.shared  # of all lanes
+        builder.proxies |= kind == "load"
+
+    def find(
+        self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int, alignment: int = CHUNK
+    ) -> Spot | None:
+        """Return where a lane's bytes lie, at their alignment; None, and a record, where they do not."""
+        row, offset, known = (int(each[lane]) for each in spots)
+        well = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
+        return (row, offset) if well else None
+
+    def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
+        """Return the bytes at a place."""
+        return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
+
+    def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
+        """Count a copy's part of a block's memory, and log it."""
+        row, offset = spot
+        turns = -(-nbytes // WAVEFRONT)
+        machine.counters.add(self.access.numbers["shared"], 1, turns, turns)
+        access, chunk = sized(self.access, nbytes, self.access.width), machine.chunk
+        if access.kind == "load":
+            pieces = np.arange(offset // CHUNK, (offset + nbytes) // CHUNK)
+            lane = int(np.argmax(machine.lanes()[block]))
+            machine.proxies.read(access.location, [row], pieces, [lane], "a bulk copy")
+        address = np.full((1, 1), offset, INT64)
+        if row == block:
+            # Stands for bytes that are no other thread's: whoever else writes there races.
+            own = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if access.kind == "store" else ()
+            machine.shared_races.log(access, address, 0, machine.mask, own)
+        elif access.kind == "store":
+            machine.shared_races.written(np.array([row]), np.array([offset]), nbytes)
+        if machine.plan.cluster is not None:
+            rows = np.full(chunk.shape, row, np.int64)
+            machine.cluster_races.log(access, rows, broadcast(address, chunk.shape), machine.lanes(), nbytes)
+
+
+class Global:
+    """Global memory as the other end."""
+
+    def __init__(self, builder: Builder, kind: AccessKind, place: Place) -> None:
+        self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "global")
+        self.spots = place.generic  # of all lanes
+
+    def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> Spot | None:
+        """Return the array in which a lane's bytes lie at their alignment, and where; None, and a record, without."""
+        address = int(spots[0][lane])
+        found = machine.space.nearest(address)
+        low, high = (1, 0) if found is None else (found.base, found.end)
+        if not lies_well(machine, self.access, address, nbytes, low, high) or found is None:
+            return None
+        if self.access.kind != "load" and not found.writable:
+            read_only(machine, self.access, found)
+        return found, address
+
+    def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
+        """Return the bytes at a place."""
+        region, address = spot
+        return region.bytes[address - region.base : address - region.base + nbytes]
+
+    def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
+        """Count a copy's bytes, and log them."""
+        self.rows(machine, spot[0], np.array([spot[1]]), nbytes, data)
+
+    def rows(self, machine: Machine, region: Region, starts: Array, nbytes: int, data: Array) -> None:
+        """Count a copy's rows of `nbytes` at some addresses, and log them. data: what is stored, by row."""
+        pieces = int((-(-(starts % SECTOR + nbytes) // SECTOR)).sum())
+        machine.counters.add(self.access.numbers["global"], 1, pieces, len(starts) * -(-nbytes // SECTOR))
+        races = machine.global_races
+        if races.written is not None and region.base not in races.written:
+            return
+        width = 8 if nbytes % 8 == 0 else 1
+        access = sized(self.access, nbytes, width)
+        for at, start in enumerate(starts.tolist()):
+            words = []
+            if access.kind == "store":
+                words = [word.reshape(1, 1) for word in data[at].view(UNSIGNED[8 * width])]
+            races.log(access, region, np.full((1, 1), start, INT64), 0, machine.mask, words)
+
+
+def reduction(ins: Instruction) -> str:
+    """Return the operation of a reduction."""
+    name = next((word for word in ins.modifiers if word in _REDUCTIONS), "")
+    if not name:
+        raise refuse(ins)
+    return name
+
+
+def build_copy(builder: Builder, ins: Instruction) -> Run:
+    """Build cp.async.bulk and cp.reduce.async.bulk of bytes."""
+    words, reduces = ins.modifiers, "reduce" in ins.modifiers
+    if "cp_mask" in words or "ignore_oob" in words:
+        raise Refuse(f"bulk copies of some bytes ({ins.text})")
+    if reduces and words[-1] not in DTYPES:
+        raise refuse(ins)
+    to_shared, from_shared = (
+        word.startswith("shared") for word in words if word.partition(":")[0] in ("global", "shared")
+    )
+    combine = combination(reduction(ins), words[-1]) if reduces else None
+    dtype = DTYPES[words[-1] if words[-1] not in ("f16", "bf16") else "b16"] if reduces else UNSIGNED[8]
+    into, out_of = Place(builder, ins.operands[0]), Place(builder, ins.operands[1])
+    size = lanewise(builder, ins.operands[2], "u32")
+    barrier = Place(builder, ins.operands[3]) if to_shared else None
+    ranks = lanewise(builder, ins.operands[4], "u16") if "multicast:cluster" in words else None
+    builder.address_register = into.register
+    plain = to_shared != from_shared and not reduces and ranks is None
+    count = 1 if plain else 2
+    source: Shared | Global = Shared(builder, "load", out_of, count) if from_shared else Global(builder, "load", out_of)
+    kind: AccessKind = "atomic" if reduces else "store"
+    target: Shared | Global = Shared(builder, kind, into, count) if to_shared else Global(builder, kind, into)
+
+    def run(machine: Machine) -> None:
+        sizes, sources, targets = size(machine), source.spots(machine), target.spots(machine)
+        waits = None if barrier is None else barrier.shared(machine)[1]
+        masks = None if ranks is None else ranks(machine)
+        for lane in active_lanes(machine):
+            nbytes = int(sizes[lane])
+            spots: list[Spot] = []
+            spot = target.find(machine, targets, lane, nbytes)
+            origin = None if spot is None else source.find(machine, sources, lane, nbytes)
+            if spot is not None and origin is not None:
+                content = source.bytes(machine, origin, nbytes).copy()
+                source.note(machine, lane[0], origin, nbytes)
+                spots = [spot]
+                if to_shared:
+                    to = receivers(machine, lane[0], spot[0], None if masks is None else int(masks[lane]))
+                    spots = [(row, spot[1]) for row in to]
+            for spot in spots:
+                target.note(machine, lane[0], spot, nbytes, [content])
+                view = target.bytes(machine, spot, nbytes).view(dtype)
+                view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
+            if waits is not None:  # after a fault, too: no lane is to wait for it for ever
+                for row in [row for row, _ in spots] or [lane[0]]:
+                    complete(machine, row, int(waits[lane]), nbytes)
+
+    return run
+
+
+TILE_ALIGNMENT = 128  # of a tile in shared memory; a swizzle wants its pattern's
+
+
+class Tiles:
+    """The operand [map, {x, y, ...}] of a copy, and the tiles that lanes name by it."""
+
+    def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
+        if not isinstance(operand, Vector) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
+            raise Refuse(f"instruction {ins.text} with this tensor")
+        first = operand.items[0]
+        first = Address(first.name, first.offset) if isinstance(first, Symbol) else first
+        self.ins, self.map = ins, Place(builder, first)
+        self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
+        self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
+        if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
+            raise Refuse(f"tensor copies that are no plain tiles ({ins.text})")
+
+    def found(self, machine: Machine, address: int) -> Mapped:
+        """Return the map at an address. Raises KernelTrap where there is none of so many dimensions."""
+        parameter = address >> 32 == PARAMETER_WINDOW >> 32
+        region = machine.parameters if parameter else machine.space.nearest(address)
+        start = -1 if region is None else address - region.base
+        raw = region.bytes[start : start + 16].tobytes() if region is not None and start >= 0 else b""
+        mapped = machine.tensor_maps.get(int.from_bytes(raw[8:], "little")) if raw[:8] == MAGIC else None
+        place = source_place(machine, self.ins.location)
+        if mapped is None:
+            raise KernelTrap(
+                f"kernel {machine.code.name} copies by a tensor map at {place}, and there is none: take it as "
+                "`const __grid_constant__ CUtensorMap`, or as a pointer to one."
+            )
+        if len(mapped.map.sizes) != self.dimensions:
+            raise KernelTrap(
+                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, and its tensor map has "
+                f"{len(mapped.map.sizes)}."
+            )
+        return mapped
+
+    def started(
+        self, machine: Machine, near: Shared, far: Global
+    ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
+        """Yield (lane, map, corner of its tile, where that lies in shared memory: None, and a record, for a fault)."""
+        spots, (maps,) = near.spots(machine), self.map.generic(machine)
+        corners = [value(machine) for value in self.corner]
+        for lane in active_lanes(machine):
+            mapped, corner = self.found(machine, int(maps[lane])), tuple(int(each[lane]) for each in corners)
+            tensor = mapped.map
+            spot = near.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
+            if spot is not None and not begins_well(machine, far.access, tensor, corner):
+                spot = None
+            yield lane, mapped, corner, spot
+
+
+def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
+    """Return whether the active lane's tile begins where a GPU copies one, and record where not.
+
+    No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is no multiple of 16
+    bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
+    """
+    loads = access.kind == "load"
+    if corner[0] * tensor.width % CHUNK:
+        kind, why = "misaligned", f"; {corner[0]} elements of {tensor.width} bytes are no multiple of {CHUNK} bytes"
+    elif not loads and min(corner) < 0:
+        kind, why = "out-of-bounds", ", before its tensor"
+    else:
+        return True
+    machine.hazards.report(
+        machine, kind, access.location, machine.lanes(), f"{'loads' if loads else 'stores'} a tile that begins at "
+        f"{corner}, innermost first{why}: a GPU stops there with an illegal instruction",
+    )  # fmt: skip
+    return False
+
+
+class Inside(NamedTuple):
+    """The part of a tile that lies in its tensor: which rows, which of their elements; the places of those in a view of
+    the tensor, and the addresses of the rows."""
+
+    rows: Array
+    part: slice
+    view: Array
+    index: Array
+    starts: Array
+
+
+def inside(mapped: Mapped, corner: tuple[int, ...]) -> Inside | None:
+    """Return what of a tile that begins at a corner lies in its tensor, None where nothing does."""
+    tensor, region = mapped.map, mapped.region
+    starts, rows, part = tensor.places(corner)
+    count = part.stop - part.start
+    if count <= 0 or not rows.any():
+        return None
+    first = starts[rows] + part.start * tensor.width
+    view = region.bytes[mapped.base - region.base :]
+    view = view[: view.size // tensor.width * tensor.width].view(UNSIGNED[8 * tensor.width])
+    return Inside(rows, part, view, (first // tensor.width)[:, None] + np.arange(count), mapped.base + first)
+
+
+def build_tensor(builder: Builder, ins: Instruction) -> Run:
+    """Build the copy of a tile to shared memory, also of several blocks."""
+    words = ins.modifiers
+    if "reduce" in words or next(word for word in words if word.partition(":")[0] in ("global", "shared")) == "global":
+        return _store(builder, ins)
+    into = Place(builder, ins.operands[0])
+    tiles, barrier = Tiles(builder, ins, ins.operands[1]), Place(builder, ins.operands[2])
+    ranks = lanewise(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
+    near, far = Shared(builder, "store", into), Global(builder, "load", tiles.map)
+
+    def run(machine: Machine) -> None:
+        waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks(machine)
+        for lane, mapped, corner, spot in tiles.started(machine, near, far):
+            tensor, to = mapped.map, [lane[0]]
+            if spot is not None:
+                content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
+                if tensor.fill == "nan" and tensor.width > 1:  # as an H200 writes it
+                    content.view(np.uint16)[:] = 0x7FF7
+                found = inside(mapped, corner)
+                if found is not None:
+                    content[found.rows, found.part] = found.view[found.index]
+                    far.rows(machine, mapped.region, found.starts, found.index.shape[1] * tensor.width, [])
+                pieces, chunks = content.view(np.uint64).reshape(tensor.rows, -1, 2), tensor.chunks(spot[1])
+                to = receivers(machine, lane[0], spot[0], None if masks is None else int(masks[lane]))
+                for row in to:
+                    near.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
+                    machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
+            for row in to:  # after a fault, too: no lane waits for ever
+                complete(machine, row, int(waits[lane]), tensor.nbytes)
+
+    return run
+
+
+def _store(builder: Builder, ins: Instruction) -> Run:
+    """Build the copy of a tile from shared memory to its tensor, or its reduction into that."""
+    name = reduction(ins) if "reduce" in ins.modifiers else ""
+    tiles, out_of = Tiles(builder, ins, ins.operands[0]), Place(builder, ins.operands[1])
+    builder.write_addresses.append(tiles.map.register)
+    near, far = Shared(builder, "load", out_of), Global(builder, "atomic" if name else "store", tiles.map)
+
+    def run(machine: Machine) -> None:
+        for lane, mapped, corner, spot in tiles.started(machine, near, far):
+            if spot is None:
+                continue
+            tensor, found = mapped.map, inside(mapped, corner)
+            if not mapped.region.writable:
+                read_only(machine, far.access, mapped.region)
+            near.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
+            if found is None:
+                continue
+            pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
+            whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(found.view.dtype)
+            content = np.ascontiguousarray(whole[found.rows, found.part])
+            if name:
+                type_, dtype = _type_of(tensor.type)
+                old = found.view[found.index].view(dtype)
+                content = combination(name, type_)(old, content.view(dtype)).view(content.dtype)
+            found.view[found.index] = content
+            far.rows(machine, mapped.region, found.starts, found.index.shape[1] * tensor.width, content)
+
+    return run
+
+
+def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
+    """Return PTX's type of a tensor's elements by NumPy's name, and how registers hold it."""
+    if name in ("float16", "bfloat16"):
+        return ("f16" if name == "float16" else "bf16"), UNSIGNED[16]
+    dtype = np.dtype(name)
+    return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype
+
+
+WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
+
+
+@instruction("cp")
+def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
+    """Build cp.async with its commit and wait, and cp.async.bulk."""
+    words = ins.modifiers
+    if "bulk" in words:
+        if {"commit_group", "wait_group", "prefetch"} & set(words):
+            return None  # every bulk copy has ended
+        return (build_tensor if "tensor" in words else build_copy)(builder, ins)
+    if "mbarrier" in words:
+        return build_copies_arrive(builder, ins)
+    if words[0] != "async":
+        raise refuse(ins)
+    if "commit_group" in words:
+        return lambda machine: machine.shared_races.commit(machine.mask)
+    if "wait_all" in words or "wait_group" in words:
+        count = ins.operands[0].value if "wait_group" in words and isinstance(ins.operands[0], Immediate) else None
+        return lambda machine: machine.shared_races.wait(count, machine.mask)
+    return _copy(builder, ins)
+
+
+def _copy(builder: Builder, ins: Instruction) -> Run:
+    into, into_offset = builder.address(ins.operands[0])
+    out_of, out_offset = builder.address(ins.operands[1])
+    size = ins.operands[2]
+    if not isinstance(size, Immediate):
+        raise refuse(ins)
+    # Behind the size may stand how many bytes are read, or a predicate under which none are.
+    less = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
+    if less is None or isinstance(less, Immediate):
+        given, flip = builder.source(less or size, "u32"), False
+    else:
+        given, flip = builder.predicate(less)
+    skips, words = builder.width(given) == 1, size.value // 4
+    load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
+    store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
+    builder.shared_accesses[-1] = (store, into)
+    parts = {count: _bytes(load, count) for count in range(1, size.value)}
+
+    def amounts(machine: Machine) -> list[tuple[int, Array | None]]:
+        """Return how many bytes lanes read, all of them before less, with those lanes (None: the active ones)."""
+        amount: Value = machine.registers[given]
+        if skips:
+            amount = np.where(machine.array(given, BOOL) != flip, np.uint32(0), np.uint32(size.value))
+        if type(amount) is Affine and amount.coefficients is None and amount.base >= size.value:
+            return [(size.value, None)]
+        some = np.minimum(as_array(amount, UNSIGNED[32], machine.chunk), np.uint32(size.value))
+        counts = set(broadcast(some, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
+        return [(count, some == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
+
+    def run(machine: Machine) -> None:
+        registers = machine.registers
+        data: list[Value] = [Affine(0)] * words
+        for count, lanes in amounts(machine):
+            with only(machine, lanes):
+                found = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+                if found is not None and count == WIDE:
+                    machine.counters.wide_copy(
+                        load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
+                        machine.mask, machine.chunk,
+                    )  # fmt: skip
+            if found is None:
+                continue
+            if count < size.value:
+                octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(found)]
+                found = [np.bitwise_or.reduce(octets[at : at + 4] or [np.uint32(0)]) for at in range(0, size.value, 4)]
+            olds = (as_array(old, UNSIGNED[32], machine.chunk) for old in data)
+            data = found if lanes is None else [np.where(lanes, *pair) for pair in zip(found, olds, strict=True)]
+        machine.shared_races.asynchronous = True
+        store_shared(machine, store, registers[into], into_offset, data)
+        machine.shared_races.asynchronous = False
+
+    return run
+
+
+def _bytes(load: MemoryOp, count: int) -> MemoryOp:
+    """Return a copy's load as of its first bytes: what lies behind them is neither read nor has to be there."""
+    part = copy(load)
+    part.dtype, part.count, part.width, part.size = UNSIGNED[8], count, 1, count
+    return part
