@@ -77,11 +77,6 @@ class AddressSpace:
         self.slots.append(region)
         return region
 
-    def put(self, slot: int, name: str, data: Array) -> None:
-        """Give a flat uint8 array the slot of this number."""
-        self.skip_to(slot + 1)
-        self.slots[slot] = Region(name, slot << SLOT_BITS, data, True)
-
     def skip_to(self, slot: int) -> None:
         """Leave the slots in front of one empty."""
         self.slots += self.slots[:1] * (slot - len(self.slots))

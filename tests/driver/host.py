@@ -26,7 +26,7 @@ from cudabench.cards import load as cards
 from cudabench.compile import cubin as cubins
 from cudabench.devices import driver_objects
 from cudabench.occupancy import most_threads, multiprocessor
-from cudabench.simulator.memory import SLOT_BITS
+from cudabench.simulator.memory import SLOT_BITS, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.program import Program
 from cudabench.simulator.tensor_maps import MAGIC, Mapped
@@ -297,7 +297,8 @@ def _place_memories(space: Any) -> None:
     for slot, host, size in zip(slots, hosts, sizes, strict=True):
         if slot < len(space.slots) and space.slots[slot].base:
             continue  # a variable of the module itself
-        space.put(slot, f"allocation {slot}", _memory(host, size))
+        space.skip_to(slot + 1)
+        space.slots[slot] = Region(f"allocation {slot}", slot << SLOT_BITS, _memory(host, size), True)
 
 
 def _memory(host: int, nbytes: int) -> Any:

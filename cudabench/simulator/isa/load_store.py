@@ -95,39 +95,30 @@ _LOAD = {
 _STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 
-def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int, Array]]:
-    """Return (space, window start, lanes) of a generic access; lanes None means all active ones."""
-    if type(address) is Affine:
-        low, high = address.low + offset, address.high + offset
-    else:
-        low, high, _ = Lanes(machine, address, offset).extremes()
-    for name, start in _WINDOWS:
-        if low >= start - WINDOW // 2 and high < start + WINDOW:
-            return [(name, start, None)]
-    if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
-        return [("global", 0, None)]
-    where = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape)
-    rest = machine.lanes()
-    parts: list[tuple[str, int, Array]] = []
-    for name, start in _WINDOWS:
-        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & rest
-        if inside.any():
-            parts.append((name, start, inside))
-            rest = rest & ~inside
-    if rest.any():
-        parts.append(("global", 0, rest))
-    return parts
-
-
 def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
     """Yield (space, offset from the address into it, lanes) of an access, and let only those lanes act; lanes None
     means all active ones."""
     if space != "generic":
         yield space, offset, None
         return
-    for name, start, lanes in spaces(machine, address, offset):
-        with only(machine, lanes):
-            yield name, offset - start, lanes
+    if type(address) is Affine:
+        low, high = address.low + offset, address.high + offset
+    else:
+        low, high, _ = Lanes(machine, address, offset).extremes()
+    if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
+        yield "global", offset, None
+        return
+    for name, start in _WINDOWS:
+        if low >= start - WINDOW // 2 and high < start + WINDOW:
+            yield name, offset - start, None
+            return
+    where, rest = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape), machine.lanes()
+    for name, start in (*_WINDOWS, ("global", 0)):
+        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & rest if start else rest
+        rest = rest & ~inside
+        if inside.any():
+            with only(machine, inside):
+                yield name, offset - start, inside
 
 
 def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:

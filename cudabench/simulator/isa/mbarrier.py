@@ -106,10 +106,9 @@ def lacks(word: int) -> str:
     pending, expected, nbytes = fields(word)
     if not expected:
         return "nobody has initialised it"
-    parts = [f"{pending} of {expected} arrivals"] if pending else []
-    parts += [f"{nbytes} bytes that are expected"] if nbytes > 0 else []
     if nbytes < 0:
         return f"{-nbytes} bytes have come that nobody expects"
+    parts = [f"{pending} of {expected} arrivals"] * bool(pending) + [f"{nbytes} bytes that are expected"] * bool(nbytes)
     verb = "are" if len(parts) > 1 or pending != 1 else "is"
     return f"{' and '.join(parts)} {verb} missing" if parts else "it has just begun"
 

@@ -27,7 +27,7 @@ from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import flat
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
+from cudabench.simulator.program.code import AccessKind, Op, Refuse
 from cudabench.simulator.program.ptx import Instruction, Operand
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array
 
@@ -255,73 +255,51 @@ _U32 = UNSIGNED[32]
 WMMA_SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k32", "m8n8k128", "m8n8k4")
 
 
-def _count(ins: Instruction) -> int:
-    """Return how many 8 x 8 matrices of 16-bit elements an instruction moves."""
+def _turned(rows: Array) -> Array:
+    """Return 8 x 8 matrices of 16 bits, (..., 8, 4) words, transposed."""
+    halves = np.ascontiguousarray(rows).view(np.uint16)
+    return np.ascontiguousarray(np.swapaxes(halves, -1, -2)).view(np.uint32)
+
+
+@instruction("ldmatrix", "stmatrix")
+def _matrices(builder: Builder, ins: Instruction) -> Op:
+    """Build a load or store of 8 x 8 matrices of 16 bits, in which lanes 8i to 8i + 7 give the rows of matrix i; each
+    lane holds two neighbours of a row, or of a column."""
+    loads, transposed = ins.opcode == "ldmatrix", "trans" in ins.modifiers
     if "m8n8" not in ins.modifiers or ins.modifiers[-1] != "b16":
         raise refuse(ins)
-    return next(int(word[1:]) for word in ins.modifiers if word in ("x1", "x2", "x4"))
-
-
-def _rows(machine: Machine, count: int) -> Array | None:
-    """Return the lanes that give the address of a row, None for all."""
-    return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
-
-
-@instruction("ldmatrix")
-def _ldmatrix(builder: Builder, ins: Instruction) -> Op:
-    """Build a load in which lanes 8i to 8i + 7 give the rows of matrix i; each lane gets two neighbours of a row."""
-    count, transposed = _count(ins), "trans" in ins.modifiers
-    targets = [builder.target(item) for item in items(ins.operands[0])]
-    address, offset = builder.address(ins.operands[1])
+    held = items(ins.operands[0 if loads else 1])
+    count = len(held)
+    places = [builder.target(item) if loads else builder.source(item, "b32") for item in held]
+    address, offset = builder.address(ins.operands[1 if loads else 0])
     builder.pointer = 0
     space = space_of(ins)
-    access = MemoryOp(builder, "load", _U32, 4, space)
+    access = MemoryOp(builder, "load" if loads else "store", _U32, 4, space)
 
-    def run(machine: Machine) -> None:
-        with only(machine, _rows(machine, count)):
+    def rows(machine: Machine) -> Array | None:
+        """Return the lanes that give the address of a row, None for all."""
+        return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
+
+    def run_load(machine: Machine) -> None:
+        with only(machine, rows(machine)):
             found = load(machine, access, space, machine.registers[address], offset)
         parts = np.broadcast_arrays(*found or [np.zeros((1, 1), np.uint32)] * 4)
         words = np.stack([by_warp(machine, part) for part in parts], axis=-1)
-        for number, target in enumerate(targets):
-            machine.put(target, _spread(words[:, :, 8 * number : 8 * number + 8], transposed).reshape(len(words), -1))
+        for number, target in enumerate(places):
+            matrix = words[:, :, 8 * number : 8 * number + 8]
+            machine.put(target, (_turned(matrix) if transposed else matrix).reshape(len(words), -1))
 
-    return meeting(run, ins)
-
-
-def _spread(words: Array, transposed: bool) -> Array:
-    """Return the register of each lane (..., 32) of an 8 x 8 matrix whose rows are 4 words (..., 8, 4)."""
-    words = np.ascontiguousarray(words)
-    if transposed:
-        words = np.ascontiguousarray(np.swapaxes(words.view(np.uint16), -1, -2)).view(np.uint32)
-    return words.reshape(*words.shape[:-2], 32)
-
-
-def _matrix_rows(lanes: Array, transposed: bool) -> Array:
-    """Return the rows (..., 8, 4) of an 8 x 8 matrix by the registers (..., 32) of its lanes: `_spread` backwards."""
-    rows = np.ascontiguousarray(lanes).reshape(*lanes.shape[:-1], 8, 4)
-    if not transposed:
-        return rows
-    return np.ascontiguousarray(np.swapaxes(rows.view(np.uint16), -1, -2)).view(np.uint32)
-
-
-@instruction("stmatrix")
-def _stmatrix(builder: Builder, ins: Instruction) -> Op:
-    count, transposed = _count(ins), "trans" in ins.modifiers
-    sources = [builder.source(item, "b32") for item in items(ins.operands[1])]
-    address, offset = builder.address(ins.operands[0])
-    space = space_of(ins)
-    access = MemoryOp(builder, "store", _U32, 4, space)
-
-    def run(machine: Machine) -> None:
-        lanes = together(machine, sources, _U32)
-        rows = np.zeros((*lanes.shape[:2], 32, 4), np.uint32)
+    def run_store(machine: Machine) -> None:
+        lanes = together(machine, places, _U32)
+        words = np.zeros((*lanes.shape[:2], 32, 4), np.uint32)
         for number in range(count):
-            rows[:, :, 8 * number : 8 * number + 8] = _matrix_rows(lanes[..., number], transposed)
-        data = [np.ascontiguousarray(rows[..., word]).reshape(rows.shape[0], -1) for word in range(4)]
-        with only(machine, _rows(machine, count)):
+            matrix = lanes[..., number].reshape(*lanes.shape[:2], 8, 4)
+            words[:, :, 8 * number : 8 * number + 8] = _turned(matrix) if transposed else matrix
+        data = [np.ascontiguousarray(words[..., word]).reshape(len(words), -1) for word in range(4)]
+        with only(machine, rows(machine)):
             store(machine, access, space, machine.registers[address], offset, data)
 
-    return meeting(run, ins)
+    return meeting(run_load if loads else run_store, ins)
 
 
 @instruction("movmatrix")
@@ -329,8 +307,9 @@ def _movmatrix(builder: Builder, ins: Instruction) -> Op:
     target, source = registers(builder, ins, "b32")
 
     def run(machine: Machine) -> None:
-        lanes = together(machine, [source], _U32)[..., 0]
-        machine.put(target, _matrix_rows(lanes, True).reshape(len(lanes), -1))
+        lanes = machine.array(source, _U32)
+        turned = _turned(by_warp(machine, lanes).reshape(len(lanes), -1, 8, 4))
+        machine.put(target, turned.reshape(len(lanes), -1))
 
     return meeting(run, ins)
 
@@ -351,10 +330,12 @@ def _wmma(builder: Builder, ins: Instruction) -> Op:
         return multiply(builder, ins, shape, types_of(ins), 4, words)
     if words[-1] not in ELEMENT_BITS:
         raise Refuse(f"tensor cores with other types ({ins.text})")
-    return meeting((_wmma_load if words[0] == "load" else _wmma_store)(builder, ins, shape, matrix), ins)
+    if words[0] == "load":
+        return meeting(_Moved(builder, ins, shape, matrix, "load").load, ins)
+    return meeting(_Moved(builder, ins, shape, matrix, "store").store, ins)
 
 
-class _Fragment:
+class _Moved:
     """How a wmma load or store moves a fragment: element (row, column) lies at row * stride + column, or the other way
     round.
 
@@ -381,7 +362,7 @@ class _Fragment:
         self.whole = each == 1 or bool(alike.all())
         if not self.held or len(parts) % self.held or (bits < 8 and not self.whole):
             raise refuse(ins)
-        pairs = matrix == "c" and each == 1 and bits == 32 and self.held % 2 == 0
+        pairs = matrix == "c" and bits == 32 and self.held % 2 == 0
         pairs = pairs and bool((slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
         self.step, self.space = 2 if pairs else 1, space_of(ins)
         self.dtype = UNSIGNED[64] if bits == 64 else _U32 if self.whole else UNSIGNED[bits]
@@ -394,40 +375,30 @@ class _Fragment:
         far, near = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
         return start + (far * stride + near) * self.bits // 8
 
+    def element(self, machine: Machine, number: int) -> list[Array]:
+        """Return what the lanes read of an element, or of the two of a step."""
+        found = load(machine, self.access, self.space, self.where(machine, number), 0)
+        return found or [np.zeros((1, 1), self.dtype)] * self.step
 
-def _wmma_load(builder: Builder, ins: Instruction, shape: Shape, matrix: str) -> Run:
-    one = _Fragment(builder, ins, shape, matrix, "load")
-
-    def element(machine: Machine, number: int) -> list[Array]:
-        found = load(machine, one.access, one.space, one.where(machine, number), 0)
-        return found or [np.zeros((1, 1), one.dtype)] * one.step
-
-    def run(machine: Machine) -> None:
-        for number in range(0, one.held, one.step):
-            if one.whole:
-                for target, value in zip(one.registers[number:], element(machine, number * one.each), strict=False):
-                    machine.put(target, value)
-                continue
-            total: Array = 0
-            for within in range(one.each):
-                part = element(machine, number * one.each + within)[0].astype(np.uint32)
-                total = total | part << np.uint32(one.bits * within)
-            machine.put(one.registers[number], total)
-        for source, target in zip(one.registers, one.registers[one.held :], strict=False):
+    def load(self, machine: Machine) -> None:
+        """Run a load."""
+        for number in range(0, self.held, self.step):
+            values = self.element(machine, number * self.each)
+            if not self.whole:
+                for within in range(1, self.each):
+                    part = self.element(machine, number * self.each + within)[0].astype(np.uint32)
+                    values = [values[0].astype(np.uint32) | part << np.uint32(self.bits * within)]
+            for target, value in zip(self.registers[number:], values, strict=False):
+                machine.put(target, value)
+        for source, target in zip(self.registers, self.registers[self.held :], strict=False):
             machine.put(target, machine.registers[source])
 
-    return run
-
-
-def _wmma_store(builder: Builder, ins: Instruction, shape: Shape, matrix: str) -> Run:
-    one = _Fragment(builder, ins, shape, matrix, "store")
-    wide = UNSIGNED[max(32, one.bits)]
-
-    def run(machine: Machine) -> None:
-        for number in range(0, one.held, one.step):
-            values = [machine.array(source, wide) for source in one.registers[number : number + one.step]]
-            for within in range(1 if one.whole else one.each):
-                parts = values if one.whole else [(values[0] >> np.uint32(one.bits * within)).astype(one.dtype)]
-                store(machine, one.access, one.space, one.where(machine, number * one.each + within), 0, parts)
-
-    return run
+    def store(self, machine: Machine) -> None:
+        """Run a store."""
+        wide = UNSIGNED[max(32, self.bits)]
+        for number in range(0, self.held, self.step):
+            values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]
+            for within in range(1 if self.whole else self.each):
+                parts = values if self.whole else [(values[0] >> np.uint32(self.bits * within)).astype(self.dtype)]
+                where = self.where(machine, number * self.each + within)
+                store(machine, self.access, self.space, where, 0, parts)

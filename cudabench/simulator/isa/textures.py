@@ -8,7 +8,7 @@ has mipmaps. Texture and surface accesses are not counted: how arrays lie in mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial, reduce
 from itertools import product
@@ -69,8 +69,8 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
     return Fetch(builder.source(handle, "b64"), layer, found)
 
 
-def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Texture, Array]]:
-    """Return the textures that the active lanes name, each with its lanes as (blocks, threads).
+def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Texture, Array]]:
+    """Yield the textures that the active lanes name, each with its lanes as (blocks, threads).
 
     Raises KernelTrap for a handle that is none, or of another kind.
     """
@@ -84,7 +84,6 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Textur
         named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
     place = source_place(machine, ins.location)
     kind = "surface" if ins.opcode.startswith("su") else "texture"
-    found = []
     for number, those in named:
         texture = machine.textures.get(number)
         if texture is None:
@@ -92,13 +91,12 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Textur
                 f"kernel {machine.code.name} uses {number:#x} at {place}, which is no {kind} object: give the argument "
                 f"as {kind}(...)."
             )
-        found.append((texture, those))
         dimensions, layered = len(fetch.coordinates), fetch.layer is not None
         if dimensions and (texture.dimensions, texture.layered) != (dimensions, layered):
             wanted = f"{dimensions} coordinate{'s' * (dimensions > 1)}{' and a layer' * layered}"
             have = f"{texture.dimensions} dimension{'s' * (texture.dimensions > 1)}{' and layers' * texture.layered}"
             raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
-    return found
+        yield texture, those
 
 
 def texels(

@@ -182,18 +182,6 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
     result = Fragment(builder, into, "c", shape, outer, result=True)
     old = Fragment(builder, into, "c", shape, outer) if add is not False else None
 
-    def sums(machine: Machine, warps: Array) -> Array:
-        """Return C (blocks or 1, warps, 16, n)."""
-        zero: Array = np.zeros((1, len(warps), _ROWS, shape.n), DTYPES[outer])
-        if old is None:
-            return zero
-        c = old.read(machine, warps)
-        if not isinstance(add, bool):
-            value = broadcast(machine.array(add[0], BOOL), machine.chunk.shape) != add[1]
-            keeps = value[:, 32 * warps]
-            c = c if keeps.all() else np.where(keeps[:, :, None, None], c, zero)
-        return c
-
     def run(machine: Machine) -> None:
         chunk = machine.chunk
         mine = np.broadcast_to(active(machine)[..., 0], (chunk.blocks, chunk.warps))
@@ -207,11 +195,14 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
             whole = np.broadcast_to(whole, (whole.shape[0], len(warps), *whole.shape[2:]))
             rows = (warps % _GROUP)[:, None] * _ROWS + np.arange(_ROWS)
             a = whole[:, np.arange(len(warps))[:, None], rows]
-        c = sums(machine, warps)
+        c = np.zeros((1, len(warps), _ROWS, shape.n), DTYPES[outer]) if old is None else old.read(machine, warps)
+        if not isinstance(add, bool):
+            keeps = (broadcast(machine.array(add[0], BOOL), chunk.shape) != add[1])[:, 32 * warps]
+            c = c if keeps.all() else np.where(keeps[:, :, None, None], c, c.dtype.type(0))
         if signs[0] != signs[1]:
             a = -a
         if outer == "s32":
-            found = multiplied(a, b, c, type_a, outer, "rn", ("satfinite",) if "satfinite" in ins.modifiers else ())
+            found = multiplied(a, b, c, type_a, outer, "rn", ins.modifiers)
         else:
             found = accumulate.accumulated(a, b, c, type_a, type_b, outer)
         result.write(machine, found, warps)
