@@ -8,7 +8,6 @@ those are not told: see `Cuts`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.places import Gap
@@ -204,19 +203,15 @@ class Cuts:
         self.news = False
         self.last: MemoryOp | None = None
 
-    def of(self, access: MemoryOp, time: int) -> tuple[int, int] | None:
-        """Return until when accesses are ordered before this one; None for no cut."""
+    def of(self, access: MemoryOp, time: int) -> tuple[int, int]:
+        """Return until when accesses are ordered before this one; 0 for no cut."""
         last, self.last = self.last, access
-        line = access.location.line
         if last is not None:
             for (file, _), gaps in self.gaps.items():
-                if file == access.location.file:
-                    for gap in gaps:
-                        if self.crosses(gap, last, access):
-                            self.add(self.scopes[place(gap)], time - 1)
-        if (access.location.file, line) in self.gaps or not any(self.times):
-            return None
-        return self.times
+                for gap in gaps:
+                    if file == access.location.file and self.crosses(gap, last, access):
+                        self.add(self.scopes[place(gap)], time - 1)
+        return (0, 0) if (access.location.file, access.location.line) in self.gaps else self.times
 
     def reach(self, of: object, scope: int) -> int:
         """Note how far a barrier has to reach, and return how far it does."""
@@ -254,14 +249,3 @@ class Cuts:
         # In a loop that the compiler unrolled, what comes behind a branch or a store is of a later turn.
         first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
         return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")
-
-
-def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:
-    """Return the index of the latest entry before one that stands before a barrier; stop: of the earlier access."""
-    at = index - 1
-    while at > stop:
-        location = getattr(getattr(entries[at], "access", None), "location", None)
-        if location is not None and not span[0] <= location.line <= span[1]:
-            break
-        at -= 1
-    return at
