@@ -60,8 +60,17 @@ class FencedRaces(GridRaces):
                 self.report(touch, lanes, kind)
         if access.ordered:
             self.leave(touch, "look")
-        else:
-            self.leave_load(touch)
+            return True
+        # Of each granule the block that reads it last, and the one before that.
+        trail, granules, owners = touch.trail, touch.granules, touch.owners
+        others = touch.others("load")
+        if others is not None and others.any():
+            places = granules[others]
+            trail.kinds["load before"][:, places] = trail.kinds["load"][:, places]
+        if self.leave(touch, "load", latest=True):
+            met = touch.last("load") != owners
+            number = access.numbers["global"]
+            trail.leave("load before", granules[met], owners[met], number, self.passed, self.chains.now, latest=True)
         return True
 
     def look(self, touch: Touch) -> None:
@@ -75,7 +84,7 @@ class FencedRaces(GridRaces):
 
     def too_early(self, touch: Touch, bad: Array) -> Array:
         """Report those bad reads that come behind the right flag, and lack but the reader's own fence; return them."""
-        early = self.earlier(touch, "store", bad, True)
+        early = self.earlier(touch, bad)
         if early.any():
             place = int(np.argmax(early))
             block, thread, spot = self.told_place(touch, place)
@@ -88,25 +97,13 @@ class FencedRaces(GridRaces):
             )  # fmt: skip
         return early
 
-    def earlier(self, touch: Touch, kind: str, chosen: Array, stores: bool) -> Array:
-        """Return for which of some granules all that others did is ordered before; stores: as of `Chains.before`."""
+    def earlier(self, touch: Touch, chosen: Array) -> Array:
+        """Return for which of some granules all that was stored is ordered before, but for the reader's own fence."""
         found: Array = np.zeros(chosen.shape, bool)
         at = np.flatnonzero(chosen)
-        last, _, _, times = touch.trail.kinds[kind][:, touch.granules[at]]
-        found[at] = self.chains.before(touch.owners[at], last, np.abs(times), stores)
+        last, _, _, times = touch.trail.kinds["store"][:, touch.granules[at]]
+        found[at] = self.chains.before(touch.owners[at], last, np.abs(times), True)
         return found
-
-    def leave_load(self, touch: Touch) -> None:
-        """Note a load: of each granule the block that reads it last, and the one before that."""
-        trail, granules, owners = touch.trail, touch.granules, touch.owners
-        others = touch.others("load")
-        if others is not None and others.any():
-            places = granules[others]
-            trail.kinds["load before"][:, places] = trail.kinds["load"][:, places]
-        if self.leave(touch, "load", latest=True):
-            met = touch.last("load") != owners
-            number = touch.access.numbers["global"]
-            trail.leave("load before", granules[met], owners[met], number, self.passed, self.chains.now, latest=True)
 
     def store(self, touch: Touch) -> None:
         """Note a store of lanes, and report its races."""
@@ -140,9 +137,7 @@ class FencedRaces(GridRaces):
     def atomic(self, touch: Touch) -> None:
         """Note an atomic of lanes, and report its races."""
         access, base, owners = touch.access, touch.region.base, touch.owners
-        mine = different(owners)
-        self.sign(mine)
-        self.free[mine] = self.any_free = True
+        self.sign(owners)
         for kind, lanes in self.unordered(touch).items():
             self.report(touch, lanes, kind)
         if not access.ordered:
@@ -178,8 +173,8 @@ class FencedRaces(GridRaces):
                 continue
             at = np.flatnonzero(others)
             places, mine = touch.granules[at], touch.owners[at]
-            last = touch.trail.kinds[kind][0][places]
-            ordered = self.chains.before(mine, last, touch.trail.kinds[kind][3][places], touch.access.kind != "load")
+            last, _, _, times = touch.trail.kinds[kind][:, places]
+            ordered = self.chains.before(mine, last, times, touch.access.kind != "load")
             ordered |= self.before_a_barrier(touch.trail, kind, places, mine)
             if kind == "atomic" and "look" in touch.trail.kinds:
                 looked = touch.trail.kinds["look"][0][places]
@@ -207,7 +202,7 @@ class FencedRaces(GridRaces):
             if self.any_free:
                 found["a flag"] &= ~found["an atomic"]
         if not self.chains.lost:
-            found = {sign: bad & ~self.earlier(touch, "store", bad, True) for sign, bad in found.items()}
+            found = {sign: bad & ~self.earlier(touch, bad) for sign, bad in found.items()}
         return {sign: bad for sign, bad in found.items() if bad.any()}
 
     def told_of(self, trail: Trail, granules: Array) -> bool:

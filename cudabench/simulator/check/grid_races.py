@@ -257,11 +257,10 @@ class GridRaces:
         access = touch.access
         loud: Array = True
         if access.kind == "atomic":
-            self.sign(different(touch.blocks))
-            self.updated.add(touch.region.base)
             if self.any_free:  # who cannot have waited for others
                 loud = ~self.free[touch.owners]
-            self.free[touch.blocks] = self.any_free = True
+            self.sign(touch.blocks)
+            self.updated.add(touch.region.base)
         elif access.kind == "store":
             touch = self.stored(touch)
             loud = self.changes(touch)
@@ -313,12 +312,14 @@ class GridRaces:
         number, now = touch.access.numbers["global"], 0 if self.chains is None else self.chains.now
         return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, now, latest)
 
-    def sign(self, blocks: Array) -> None:
-        """Note an atomic of blocks."""
+    def sign(self, lanes: Array) -> None:
+        """Note an atomic of lanes, by their blocks."""
+        blocks = different(lanes)
         self.atomics[blocks] += 1
         self.fenced[blocks] = self.fences[blocks]
         self.signs[blocks] += 1
-        self.signed = True
+        self.signed = self.any_free = True
+        self.free[blocks] = True
 
     def stamp(self, touch: Touch) -> None:
         """Note behind which fences, atomics and signs a store comes."""
@@ -328,9 +329,7 @@ class GridRaces:
 
     def quiet(self, touch: Touch) -> Array:
         """Return what another block wrote last and has given no sign of since."""
-        writers = touch.last("store")
-        found: Array = (writers > 0) & (writers != touch.owners)
-        return found & (self.signs[writers] == touch.trail.stamps[2, touch.granules])
+        return touch.others("store") & (self.signs[touch.last("store")] == touch.trail.stamps[2, touch.granules])
 
     def changes(self, touch: Touch) -> Array:
         """Return for each granule of a store whether its element gets another value than it has."""
@@ -344,10 +343,8 @@ class GridRaces:
 
     def without_fence(self, touch: Touch) -> Array:
         """Return what other blocks wrote and then made known by an atomic without a fence in between."""
-        writers = touch.last("store")
-        fences, atomics = touch.trail.stamps[:2, touch.granules]
-        bad: Array = (writers > 0) & (writers != touch.owners)
-        return bad & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
+        writers, (fences, atomics) = touch.last("store"), touch.trail.stamps[:2, touch.granules]
+        return touch.others("store") & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
 
     def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
         """Record reads of what was made known without a fence, if there are any."""
