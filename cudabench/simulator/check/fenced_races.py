@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.simulator.check.chains import Chains
 from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.values import Array, as_array, broadcast, different
@@ -21,8 +20,6 @@ AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"
 
 class FencedRaces(GridRaces):
     """Looks for races between the blocks of one launch of a kernel with fences."""
-
-    chains: Chains
 
     def search(self, touch: Touch) -> None:
         """Examine and note one access, before it is carried out."""
@@ -78,7 +75,7 @@ class FencedRaces(GridRaces):
         for kind in ("store", "atomic"):
             others = touch.others(kind)
             if others is not None:
-                times = touch.trail.kinds[kind][3][touch.granules]
+                times = touch.times(kind)
                 others &= (times < 0) | (kind == "atomic")
                 self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
@@ -123,14 +120,13 @@ class FencedRaces(GridRaces):
                         loud &= ~unfenced
                 for kind, lanes in bad.items():
                     self.report(touch, lanes & loud, kind)
-        self.stamp(touch)
-        if access.ordered:
-            self.signs[different(owners)] += 1
-            self.signed = True
         if flags.any():
             self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
         met = self.leave(touch, "store")
         trail.kinds["store"][3][granules[flags]] = -self.chains.now
+        if access.ordered:
+            self.chains.now += 1
+            self.signs[owners] = self.chains.now
         if met and plain:
             self.written_twice(touch)
 
@@ -197,7 +193,7 @@ class FencedRaces(GridRaces):
             found["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
         others = touch.others("store")
         if others is not None and self.chains.seen is not None:
-            times = touch.trail.kinds["store"][3][touch.granules]
+            times = touch.times("store")
             found["a flag"] = others & (times > 0) & self.chains.announced(touch.owners, touch.last("store"), times)
             if self.any_free:
                 found["a flag"] &= ~found["an atomic"]

@@ -51,11 +51,9 @@ class Trail:
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
-        # By kind of access: the block, the access, how many barriers of its cluster the block had passed, and the time
-        # of `Chains`, negative for what does not race.
+        # By kind of access: the block, the access, how many barriers of its cluster the block had passed, and the time,
+        # negative for what does not race.
         self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
-        # Of the last store of each granule: how many fences, atomics and signs its block had behind it.
-        self.stamps: Array = np.zeros((3, granules), np.int32)
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
         """Return whether another block did this to each granule, or None where none did."""
@@ -70,8 +68,8 @@ class Trail:
     ) -> bool:  # fmt: skip
         """Note who accessed what, and return whether blocks met in this one access.
 
-        passed: how many barriers of its cluster each block has passed; None for none. now: the time, 0 where nobody
-        asks for it. latest: whether the last block alone is kept, as it is of stores.
+        passed: how many barriers of its cluster each block has passed; None for none. now: the time. latest: whether
+        the last block alone is kept, as it is of stores.
         """
         last, what, when, times = self.kinds[kind]
         if passed is not None:
@@ -126,6 +124,10 @@ class Touch(NamedTuple):
         """Return the block that did something to each granule last, 0 for none."""
         return self.trail.kinds[kind][0][self.granules]
 
+    def times(self, kind: str) -> Array:
+        """Return when each granule was accessed so last."""
+        return self.trail.kinds[kind][3][self.granules]
+
     def others(self, kind: str) -> Array | None:
         """Return whether another block did something to each granule, or None where none did."""
         return self.trail.others(kind, self.granules, self.owners)
@@ -149,35 +151,29 @@ class GridRaces:
                 f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem",
                 "too-large",
             )
-        self.chains = Chains(blocks) if self.looks and machine.code.orders else None
-        numbers = blocks + 1 if self.looks else 0
-        self.free = np.zeros(numbers, dtype=bool)  # which may have waited for others
+        self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel no more than a clock
+        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # which may have waited for others
         self.any_free = False
         self.origin: Any = None  # of the chunk whose blocks have these numbers:
         self.numbered: Array = None
         # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
         self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
-        # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
-        self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, numbers), np.int32)
-        self.signed = False  # whether any block has any of these
+        # The times of each block's last atomic, of the last fence before that, and of all that another may wait for.
+        self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
         self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
 
     def barrier(self) -> None:
         """Note that threads of blocks have met."""
-        if self.chains is not None:
-            self.chains.barrier()
+        self.chains.barrier()
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
         if self.looks:
             mine = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
-            self.fences[mine] += 1
-            self.signs[mine] += 1
-            self.signed = True
-            if self.chains is not None:
-                self.chains.fence(mine)
+            self.chains.fence(mine)
+            self.signs[mine] = self.chains.now
 
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Note that the active lanes have passed a barrier of their cluster.
@@ -188,18 +184,18 @@ class GridRaces:
             return
         self.fence(chunk, mask)
         if self.passed is None:
-            self.passed = np.zeros(len(self.fences), np.int32)
+            self.passed = np.zeros(self.free.size, np.int32)
         rows = chunk.lanes(mask).any(axis=1)
         mine = self.numbers(chunk)[rows]
         self.passed[mine] = broadcast(waited, chunk.shape).max(axis=1)[rows]
-        if self.chains is not None:
+        if self.machine.code.orders:
             self.chains.meet(mine, self.cluster)
 
     @cached_property
     def cluster(self) -> Array:
         """By block the number of its cluster."""
         grid, cluster = self.machine.grid[::-1], (self.machine.plan.cluster or (1, 1, 1))[::-1]
-        places = np.unravel_index(np.arange(len(self.fences) - 1), grid)
+        places = np.unravel_index(np.arange(self.chains.blocks), grid)
         within = tuple(place // size for place, size in zip(places, cluster, strict=True))
         return np.append(-1, np.ravel_multi_index(within, grid))
 
@@ -230,10 +226,9 @@ class GridRaces:
                     "too-large",
                 )
             return
-        chunk = self.machine.chunk
-        if self.chains is not None:
-            self.chains.now += 1
-        if access.kind == "load" and type(address) is Affine and (self.chains is not None or not self.any_free):
+        chunk, fences = self.machine.chunk, self.machine.code.orders
+        self.chains.now += fences
+        if access.kind == "load" and type(address) is Affine and (fences or not self.any_free):
             # Neighbours at one place are told once, unless they race.
             found = folded(address, offset, mask, chunk)
             if found is not None:
@@ -284,14 +279,12 @@ class GridRaces:
         """Note a store of lanes whose blocks may have waited for others, which race with no more than what others
         wrote last of all; return that of the other lanes."""
         if not self.any_free or not (free := self.free[touch.blocks]).any():
-            self.stamp(touch)
             return touch
         plain = touch.region.base not in self.updated
         if plain and "store" in touch.trail.kinds:
             bad = self.quiet(touch)
             if bad.any():
                 self.report(touch, bad & self.changes(touch), "store")
-        self.stamp(touch)
         mine = touch.only(free)
         if self.leave(mine, "store") and plain:
             self.written_twice(mine)
@@ -309,27 +302,20 @@ class GridRaces:
 
     def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Note an access, as `Trail.leave` does."""
-        number, now = touch.access.numbers["global"], 0 if self.chains is None else self.chains.now
-        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, now, latest)
+        number = touch.access.numbers["global"]
+        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, self.chains.now, latest)
 
     def sign(self, lanes: Array) -> None:
         """Note an atomic of lanes, by their blocks."""
         blocks = different(lanes)
-        self.atomics[blocks] += 1
-        self.fenced[blocks] = self.fences[blocks]
-        self.signs[blocks] += 1
-        self.signed = self.any_free = True
-        self.free[blocks] = True
-
-    def stamp(self, touch: Touch) -> None:
-        """Note behind which fences, atomics and signs a store comes."""
-        if self.signed:  # before that all of them are 0
-            for stamps, own in zip(touch.trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
-                stamps[touch.granules] = own[touch.owners]
+        self.chains.now += 1
+        self.atomics[blocks] = self.signs[blocks] = self.chains.now
+        self.fenced[blocks] = self.chains.fences[blocks]
+        self.free[blocks] = self.any_free = True
 
     def quiet(self, touch: Touch) -> Array:
         """Return what another block wrote last and has given no sign of since."""
-        return touch.others("store") & (self.signs[touch.last("store")] == touch.trail.stamps[2, touch.granules])
+        return touch.others("store") & (self.signs[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes(self, touch: Touch) -> Array:
         """Return for each granule of a store whether its element gets another value than it has."""
@@ -343,8 +329,8 @@ class GridRaces:
 
     def without_fence(self, touch: Touch) -> Array:
         """Return what other blocks wrote and then made known by an atomic without a fence in between."""
-        writers, (fences, atomics) = touch.last("store"), touch.trail.stamps[:2, touch.granules]
-        return touch.others("store") & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
+        writers, times = touch.last("store"), np.abs(touch.times("store"))
+        return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
     def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
         """Record reads of what was made known without a fence, if there are any."""
