@@ -19,6 +19,7 @@ import numpy as np
 from cudabench.simulator import clusters
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.program.flow import closure
 from cudabench.simulator.program.polls import loops
 from cudabench.simulator.values import Array, Chunk
 
@@ -102,11 +103,9 @@ class Barriers:
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
             stuck = lanes & ~done
             hang = stuck & ~going[:, None]
-            if hang.any():
-                if following >= 0:
-                    machine.hazards.barrier(machine, op, hang, waits, kind)
-                done = done | hang
-            left_over = stuck & going[:, None]
+            if hang.any() and following >= 0:
+                machine.hazards.barrier(machine, op, hang, waits, kind)
+            left_over, done = stuck & ~hang, done | hang
             if left_over.any():
                 machine.parked.append((following, left_over, op, barrier))
             if done.any() and following >= 0:
@@ -291,13 +290,6 @@ class Barriers:
         """The loops of the code, each as its blocks and its head."""
         return list(loops(self.machine.code.blocks))
 
-    @cached_property
-    def successors(self) -> list[tuple[int, ...]]:
-        """The blocks to which each block of the code leads; a function's end leads behind each of its calls."""
-        blocks = self.machine.code.blocks
-        backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
-        return [backs if _kind(block) == "return" else block.successors for block in blocks]
-
     def block_of(self, op: Op) -> int:
         """Return the block of code that ends in an op."""
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
@@ -307,15 +299,15 @@ class Barriers:
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            before: list[list[int]] = [[] for _ in blocks]
-            for number, following in enumerate(self.successors):
-                for one in following:
-                    before[one].append(number)
-            leads = _closure({block.number for block in blocks if _kind(block) == "barrier"}, before)
-            reached = _closure(set(self.successors[self.block_of(op)]), self.successors)
+            # A function's end leads behind each of its calls.
+            backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
+            ways = [backs if _kind(block) == "return" else block.successors for block in blocks]
+            steps = [((number,), following) for number, following in enumerate(ways)]
+            back = [(following, number) for number, following in reversed(steps)]
+            leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
             self._behind[id(op)] = frozenset(
                 number
-                for number in reached
+                for number in closure(ways[self.block_of(op)], steps)
                 if number in leads
                 or any(one.kind == "collective" or one.line.ptx_line in accessed for one in blocks[number].ops)
             )
@@ -324,14 +316,3 @@ class Barriers:
 
 def _kind(block: Block) -> str:
     return "" if block.terminator is None else block.terminator.kind
-
-
-def _closure(start: set[int], edges: list[Any]) -> set[int]:
-    """Return all that some numbers lead to, themselves included."""
-    found, work = set(start), list(start)
-    while work:
-        for one in edges[work.pop()]:
-            if one not in found:
-                found.add(one)
-                work.append(one)
-    return found

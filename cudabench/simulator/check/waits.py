@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.members import missing, reconsider
 from cudabench.simulator.check.places import in_region
@@ -299,7 +298,7 @@ class Waits:
 
     def reads_global(self) -> bool:
         """Return whether lanes wait for what lies in global memory, where anything in the kernel may write it."""
-        chunk, written = self.machine.chunk, written_regions(self.machine, self.machine.code.written)
+        chunk, written = self.machine.chunk, self.machine.global_races.written
         for op, lanes, address in self.seen.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
             places = broadcast(flat(address, op.offset, chunk), chunk.shape)
@@ -331,9 +330,8 @@ class Waits:
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
         machine, chunk = self.machine, self.machine.chunk
-        if machine.exited is None:
-            return "not all threads of the grid come to it"
-        ended = chunk.real(machine.exited).sum(axis=1) == chunk.real_threads
+        gone = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
+        ended = chunk.real(gone).sum(axis=1) == chunk.real_threads
         if not ended.any():
             return "not all threads of the grid come to it"
         row = int(np.argmax(ended))
@@ -358,7 +356,7 @@ class Waits:
             offset = address - region.base
             name = in_region(region, offset, size)
             held = region.bytes[offset : offset + size]
-            written = written_regions(machine, machine.code.written)
+            written = machine.global_races.written
             if written is not None and region.base not in written:
                 nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
