@@ -58,19 +58,20 @@ class GlobalRaces(Races):
             return
         if access.polls:
             self.machine.departures.wait(self.machine.lanes())
+        entry = LogEntry(access, address, offset, mask, data, None)
         if self.machine.stale.used:
-            self.machine.stale.note(access, region, address, offset, mask)
+            self.machine.stale.note(region, entry)
         if access.guess:
             return
         polled: tuple[bool, Array | None] = False, None
         if self.machine.releases is not None:
-            words, place = -(-region.size >> WORD), offset - region.base
-            polled = self.machine.releases.note(region.base, words, 0, access, address, place, mask, data)
-        self.grid_races.log(access, region, address, offset, mask, data)
-        mask = self.unlocked(access, mask)
+            polled = self.machine.releases.note(region.base, -(-region.size >> WORD), 0, entry)
+        self.grid_races.log(region, entry)
+        entry.mask = mask = self.unlocked(access, mask)
         if mask is False:
             return
-        key: Key | None = None
+        if access.kind != "store":
+            entry.data = ()
         nbytes = 0
         if type(address) is Affine:
             active: Hashable = True  # threads that differ from block to block: known where the log is examined
@@ -78,12 +79,11 @@ class GlobalRaces(Races):
                 active = None
             elif mask.shape[0] == 1:
                 active = mask.tobytes()
-            key = (access.number, active, uniform(data) if access.kind == "store" else None)
+            entry.key = (access.number, active, uniform(data) if access.kind == "store" else None)
         else:
             nbytes = address.nbytes
         if access.kind != "load":
             self.writes.add(region.base)
-        entry = LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key)
         self.count += 1
         self.enter(self.by_region.setdefault(region.base, []), entry, nbytes, polled)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:

@@ -34,6 +34,7 @@ from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
+    from cudabench.simulator.check.races import LogEntry
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
@@ -210,9 +211,7 @@ class GridRaces:
         ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
         return ordered | (last == MANY)
 
-    def log(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
-    ) -> None:
+    def log(self, region: Region, entry: LogEntry) -> None:
         """Examine and note one access, before it is carried out."""
         if not self.looks:
             return
@@ -220,24 +219,25 @@ class GridRaces:
             if region.base not in self.large:
                 self.large.add(region.base)
                 self.machine.hazards.unsearched(
-                    access.location,
+                    entry.access.location,
                     f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes, and "
                     f"'{region.name}' has {region.size}: take a smaller problem",
                     "too-large",
                 )
             return
         chunk, fences = self.machine.chunk, self.machine.code.orders
+        address, offset, mask = entry.address, entry.offset, entry.mask
         self.chains.now += fences
-        if access.kind == "load" and type(address) is Affine and (fences or not self.any_free):
+        if entry.access.kind == "load" and type(address) is Affine and (fences or not self.any_free):
             # Neighbours at one place are told once, unless they race.
             found = folded(address, offset, mask, chunk)
-            if found is not None:
-                few = self.touch(access, region, None, found[0] - region.base, self.numbers(chunk)[found[1]], ())
-                if self.load(few):
-                    return
+            if found is not None and self.load(
+                self.touch(region, entry, None, found[0], self.numbers(chunk)[found[1]])
+            ):
+                return
         chosen, blocks = self.chosen(chunk, chunk.root if mask is None else mask)
-        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
-        self.search(self.touch(access, region, chosen, start, blocks, data))
+        places = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen]
+        self.search(self.touch(region, entry, chosen, places, blocks))
 
     def load(self, touch: Touch) -> bool:
         """Note a load unless it races; return whether it does not."""
@@ -290,15 +290,14 @@ class GridRaces:
             self.written_twice(mine)
         return touch.only(~free)
 
-    def touch(
-        self, access: MemoryOp, region: Region, chosen: Array | None, start: Array, blocks: Array, data: Sequence[Value]
-    ) -> Touch:
-        """Return an access that begins at bytes of a region, by lanes of blocks."""
-        trail = self.trails.get(region.base)
-        if trail is None:
-            trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+    def touch(self, region: Region, entry: LogEntry, chosen: Array | None, address: Array, blocks: Array) -> Touch:
+        """Return an access to places in a region, by lanes of blocks."""
+        if region.base not in self.trails:
+            self.trails[region.base] = Trail(-(-region.size // self.width))
+        access, start = entry.access, address - region.base
         owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
-        return Touch(access, region, trail, chosen, start, granules(start, access.size, self.width), owners, data)
+        places = granules(start, access.size, self.width)
+        return Touch(access, region, self.trails[region.base], chosen, start, places, owners, entry.data)
 
     def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Note an access, as `Trail.leave` does."""

@@ -7,17 +7,11 @@ latest fence that its writer had come past by then: what anybody did before that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cudabench.simulator.check.races import idles
+from cudabench.simulator.check.races import LogEntry, idles
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
-
-if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
+from cudabench.simulator.values import Array, Chunk, as_array, broadcast
 
 WORD = 2  # bits of an address within a word
 
@@ -38,30 +32,31 @@ class Releases:
         self.fenced[lanes] = self.count
         return self.count
 
-    def note(
-        self, memory: int, words: int, own: int, access: MemoryOp, address: Value, offset: int, mask: Array | None,
-        data: Sequence[Value],
-    ) -> tuple[bool, Array | None]:  # fmt: skip
-        """Note a strong access by lanes of a mask; an atomic passes on what its word announced before.
+    def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
+        """Note a strong access; an atomic passes on what its word announced before.
 
-        memory: where it is, of so many words; own: of how many of these a block has its own, 0 for none. Return whether
-        it is an atomic that polls, and what the words announce to it, (blocks, threads), None where that is no news.
+        base: where its memory begins, of so many words; own: of how many of these a block has its own, 0 for none.
+        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where that
+        is no news.
         """
+        access = entry.access
         if not access.strong or access.kind == "load":
             return False, None
         chunk = self.chunk
-        polls = access.polls and idles(access, [as_array(value, access.dtype, chunk) for value in data])
-        if not (memory in self.words if polls else self.count):
+        polls = access.polls and idles(access, [as_array(value, access.dtype, chunk) for value in entry.data])
+        if not (base in self.words if polls else self.count):
             return polls, None
-        lanes = np.nonzero(chunk.real(mask))
-        places = (broadcast(flat(address, offset, chunk), chunk.shape)[lanes] >> WORD) + lanes[0] * own
+        lanes = np.nonzero(chunk.real(entry.mask))
+        places = (broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] >> WORD) + lanes[
+            0
+        ] * own
         if polls:
             found: Array = np.zeros(chunk.shape, dtype=np.int32)
-            found[lanes] = self.words[memory][places]
+            found[lanes] = self.words[base][places]
             news = bool((found > self.known).any())
             np.maximum(self.known, found, out=self.known)
             return True, found if news else None
-        kept = self.words.setdefault(memory, np.zeros(words, np.int32))
+        kept = self.words.setdefault(base, np.zeros(words, np.int32))
         if access.kind == "atomic":
             np.maximum.at(kept, places, self.fenced[lanes])
         else:

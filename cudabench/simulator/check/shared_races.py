@@ -69,12 +69,12 @@ class SharedRaces(Races):
         """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
         if access.guess:
             return
+        entry = LogEntry(access, address, offset, mask, data, None)
         polled: tuple[bool, Array | None] = False, None
         if self.machine.releases is not None:
             each = -(-self.size >> WORD)
-            words = each * self.chunk.blocks
-            polled = self.machine.releases.note(-1, words, each, access, address, offset, mask, data)
-        mask = self.unlocked(access, mask)
+            polled = self.machine.releases.note(0, each * self.chunk.blocks, each, entry)
+        entry.mask = mask = self.unlocked(access, mask)
         if mask is False:
             return
         nbytes = 64
@@ -82,8 +82,8 @@ class SharedRaces(Races):
         if type(address) is Affine:
             c = address.coefficients
             if c is not None and (c[3] or c[4] or c[5]):
-                address, offset = address.array(self.chunk, INT64) + offset, 0
-                nbytes = address.nbytes
+                entry.address, entry.offset = address.array(self.chunk, INT64) + offset, 0
+                nbytes = entry.address.nbytes
             else:
                 place = (address.base + offset, c)
         else:
@@ -92,20 +92,18 @@ class SharedRaces(Races):
                 place = address.tobytes() if name is None else name
         written: Any = None
         if access.kind != "store":
-            data = ()
+            entry.data = ()
         else:
             written = uniform(data)
             self.hold(data)
-        key: Key | None = None
         if place is not None:
-            key = (access.number, place, None if mask is None else self.mask_key(mask), written)
-        entry = LogEntry(access, address, offset, mask, data, key)
+            entry.key = (access.number, place, None if mask is None else self.mask_key(mask), written)
         if self.asynchronous:
             entry.role = "copy"
             self.flying.append(entry)
-            entry.key = None if key is None else (*key, "copy")
+            entry.key = None if entry.key is None else (*entry.key, "copy")
         self.enter(self.entries, entry, nbytes, polled)
-        self.told &= key is not None
+        self.told &= entry.key is not None
         self.bound()
 
     def hold(self, data: Sequence[Value]) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.places import in_region
+from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import Array, Value, broadcast
+from cudabench.simulator.values import Array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -44,15 +45,16 @@ class StaleReads:
             self.regions = cached if written is None else written if cached is None else cached & written
         self.used = self.regions is None or bool(self.regions)
 
-    def note(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> None:
-        """Note what the lanes of a mask write, or look at what they read through the cache."""
+    def note(self, region: Region, entry: LogEntry) -> None:
+        """Note what lanes write, or look at what they read through the cache."""
+        access = entry.access
         if self.regions is not None and region.base not in self.regions:
             return
         if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
             return  # of surfaces `isa.textures` tells
         chunk = self.machine.chunk
-        lanes = chunk.real(mask)
-        start = broadcast(flat(address, offset - region.base, chunk), chunk.shape)[lanes] // self.width
+        lanes = chunk.real(entry.mask)
+        start = broadcast(flat(entry.address, entry.offset - region.base, chunk), chunk.shape)[lanes] // self.width
         granules = start[:, None] + np.arange(max(1, access.size // self.width))
         writers = self.written.get(region.base)
         if access.kind != "load":
