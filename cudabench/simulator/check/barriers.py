@@ -189,7 +189,7 @@ class Barriers:
     def missing(self, op: Op, here: Array, gone: Array) -> None:
         """Say why lanes that are gone did not come to a barrier at which others of their blocks are."""
         machine, hazards = self.machine, self.machine.hazards
-        parted = gone & self.by_warp(here)
+        parted = gone & self.chunk.of_warps(here)
         behind = self.behind(op)
         open_, goes_on = gone.copy(), np.zeros_like(gone)
         split: Array = np.full(gone.shape, -1)  # the block of code where a lane left the others
@@ -198,7 +198,7 @@ class Barriers:
             mine = lanes & open_
             if not mine.any():
                 continue
-            with_others = np.where(parted, self.by_warp(lanes & here), (lanes & here).any(axis=1)[:, None])
+            with_others = np.where(parted, self.chunk.of_warps(lanes & here), (lanes & here).any(axis=1)[:, None])
             met = mine & (with_others if number != RELEASED else True)
             split[met] = number
             open_ &= ~met
@@ -231,11 +231,6 @@ class Barriers:
                 if blocks[number].ops or end is None or end.kind != "exit" or end.guard >= 0:
                     return end.line.line if end is not None else 0
         return 0
-
-    def by_warp(self, lanes: Array) -> Array:
-        """Return the lanes of warps of which any lane is in a mask."""
-        warps = lanes.reshape(self.chunk.blocks, self.chunk.warps, 32).any(axis=2)
-        return np.repeat(warps, 32, axis=1)
 
     def condition(self, number: int, op: Op) -> tuple[int, bool]:
         """Return the line where a block of code parts lanes, 0 where it is not known, and whether it ends a loop in

@@ -63,11 +63,6 @@ class Chains:
         found: Array = times <= (0 if matrix is None else matrix[blocks, others])
         return found
 
-    def announced(self, blocks: Array, others: Array, times: Array) -> Array:
-        """Return whether blocks have seen a flag that others wrote after some times, with fences or without."""
-        none: Array = np.zeros(blocks.shape, bool)
-        return none if self.seen is None else self.seen[blocks, others] > times
-
     # What blocks do.
 
     def fence(self, blocks: Array) -> None:

@@ -151,12 +151,10 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
         )
         if found is not None:
             return found
-    span = (later.line, later.line)
+    kind = "between" if earlier.line < later.line else "next"
     if earlier.line == later.line:
-        return Gap("same", later.line, later.line, 0, span)
-    if earlier.line < later.line:
-        return Gap("between", earlier.line, later.line, 0, span)
-    return Gap("next", earlier.line, later.line, 0, span)
+        kind = "same"
+    return Gap(kind, earlier.line, later.line, 0, (later.line, later.line))
 
 
 def around_barrier(machine: Machine, barrier: Location) -> str:

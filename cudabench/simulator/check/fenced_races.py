@@ -194,7 +194,7 @@ class FencedRaces(GridRaces):
         others = touch.others("store")
         if others is not None and self.chains.seen is not None:
             times = touch.times("store")
-            found["a flag"] = others & (times > 0) & self.chains.announced(touch.owners, touch.last("store"), times)
+            found["a flag"] = others & (times > 0) & (self.chains.seen[touch.owners, touch.last("store")] > times)
             if self.any_free:
                 found["a flag"] &= ~found["an atomic"]
         if not self.chains.lost:

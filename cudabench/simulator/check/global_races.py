@@ -63,15 +63,10 @@ class GlobalRaces(Races):
             self.machine.stale.note(region, entry)
         if access.guess:
             return
-        polled: tuple[bool, Array | None] = False, None
-        if self.machine.releases is not None:
-            polled = self.machine.releases.note(region.base, -(-region.size >> WORD), 0, entry)
         self.grid_races.log(region, entry)
-        entry.mask = mask = self.unlocked(access, mask)
-        if mask is False:
+        polled, mask = self.admit(entry, region.base, -(-region.size >> WORD), 0), entry.mask
+        if polled is None:
             return
-        if access.kind != "store":
-            entry.data = ()
         nbytes = 0
         if type(address) is Affine:
             active: Hashable = True  # threads that differ from block to block: known where the log is examined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Hazards:
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
-        self.cures: dict[tuple[int, int], Cure] = {}  # of races, by file and line
+        self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # of races, by file and line
 
     def add(
         self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0,
@@ -61,24 +62,14 @@ class Hazards:
         text = f"thread {thread} of block {block} {what}."
         self.add(kind, location, count, block, thread, text, suspected=suspected)
 
-    def cure(self, location: Location) -> Cure:
-        """Return what mends the races of a line, to be added to."""
-        return self.cures.setdefault((location.file, location.line), Cure())
-
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
         return (kind, location.file, location.line) in self.found
 
-    def records(self) -> tuple[Hazard, ...]:
-        """Return the hazards in the order of their lines."""
-        return self._records(self.found)
-
-    def suspicions(self) -> tuple[Hazard, ...]:
-        """Return what explains a wrong result, in the order of the lines."""
-        return self._records(self.suspected)
-
-    def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
+    def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
+        """Return the hazards in the order of their lines; suspected: what explains a wrong result."""
         records = []
+        found = self.suspected if suspected else self.found
         for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].told(message)
@@ -282,8 +273,7 @@ class Hazards:
         """Record a warp-wide function that names lanes which never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
-        warps = missing.reshape(chunk.blocks, chunk.warps, 32).any(axis=2)
-        waiting = lanes & np.repeat(warps, 32, axis=1)
+        waiting = lanes & chunk.of_warps(missing)
         waiting = waiting if waiting.any() else lanes
         _, place = first_lane(waiting, chunk)
         _, away = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
@@ -299,13 +289,10 @@ class Hazards:
 
     def whereabouts(self, machine: Machine, place: tuple[int, int]) -> str:
         """Return what a lane waits at."""
-        for _, mask, op, _ in machine.parked:
-            if machine.chunk.lanes(mask)[place]:
-                return f"waits at the barrier in line {op.line.line}"
+        places = [(mask, f"waits at the barrier in line {op.line.line}") for _, mask, op, _ in machine.parked]
         for number, mask in machine.waiting.items():
-            if machine.chunk.lanes(mask)[place]:
-                return f"waits in line {self.code.blocks[number].ops[0].line.line}"
-        return "is elsewhere"
+            places.append((mask, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
+        return next((where for mask, where in places if machine.chunk.lanes(mask)[place]), "is elsewhere")
 
     def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
         """Record a fault of a mask."""

@@ -70,7 +70,7 @@ class Places:
         """Return how many elements a shared array of so many bytes has."""
         found = self.declared(plain_name(name), size, line) if self.declared else None
         element, shape = found or (width, (size // width,))
-        return elements(shape) if prod(shape) * element == size else f"{size} bytes"
+        return elements(shape, element, size)
 
 
 def in_region(region: Region, offset: int, width: int) -> str:
@@ -82,12 +82,13 @@ def in_region(region: Region, offset: int, width: int) -> str:
 def region_size(region: Region, width: int) -> str:
     """Return how many elements an array has."""
     element = region.element or width
-    shape = region.shape or (region.size // element,)
-    return elements(shape) if prod(shape) * element == region.size else f"{region.size} bytes"
+    return elements(region.shape or (region.size // element,), element, region.size)
 
 
-def elements(shape: Sequence[int]) -> str:
-    """Return the number of elements by dimension for a message."""
+def elements(shape: Sequence[int], element: int, size: int) -> str:
+    """Return the number of elements by dimension for a message; the bytes where they are not so many elements."""
+    if prod(shape) * element != size:
+        return f"{size} bytes"
     return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"
 
 

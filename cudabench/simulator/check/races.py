@@ -20,6 +20,7 @@ import numpy as np
 
 from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, find_gap
 from cudabench.simulator.check.cures import place as place_of
+from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
@@ -137,12 +138,16 @@ class Races:
                 lanes = None if mask is None or last.mask is None else mask | last.mask
             entries.append(Sync(kind, lanes, what))
 
-    def unlocked(self, access: MemoryOp, mask: Array | None) -> Array | Literal[False] | None:
-        """Return those lanes of a mask whose access is logged, for they hold no lock; False for none."""
-        if self.machine.locks is None or access.kind == "atomic":
-            return mask
-        mask = self.machine.locks.outside(mask)
-        return mask if mask.any() else False
+    def admit(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
+        """Return what `Releases.note` does, and let an access be that of the lanes that hold no lock; None for none."""
+        machine, polled = self.machine, (False, None)
+        if machine.releases is not None:
+            polled = machine.releases.note(base, words, own, entry)
+        if machine.locks is not None and entry.access.kind != "atomic":
+            entry.mask = machine.locks.outside(entry.mask)
+            if not entry.mask.any():
+                return None
+        return polled
 
     def enter(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
         """Log an access whose address takes so many bytes; polled: as of `Releases.note`."""
@@ -151,6 +156,8 @@ class Races:
         if self.machine.locks is not None:
             self.machine.locks.note(entry, entry.access.numbers[self.memory])
         entries.append(entry)
+        if entry.access.kind != "store":
+            entry.data = ()
         if polls:
             entry.role = "poll"
             entry.key = None if entry.key is None else (*entry.key[:-1], "poll")
@@ -263,7 +270,7 @@ class Races:
         scope = WARP if mine // 32 == theirs // 32 else BLOCK
         subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(theirs)}"
         lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
-        if aliased := self.aliased(offset):
+        if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
         elif machine.locks is not None and machine.locks.covers(entry, number, (block, mine)):
             scope, lack = GRID, "under a lock without fences"
@@ -294,14 +301,10 @@ class Races:
         )
 
         def record() -> None:
-            machine.hazards.cure(access.location).add(what, gap, reach, copied)
+            machine.hazards.cures[access.location.file, access.location.line].add(what, gap, reach, copied)
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(mine), text, scope)
 
         return record
-
-    def aliased(self, offset: int) -> str:
-        """Return what says that several arrays lie at an offset, an empty text where they do not."""
-        return ""
 
     def cut(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all, uniform
 from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
@@ -70,12 +69,9 @@ class SharedRaces(Races):
         if access.guess:
             return
         entry = LogEntry(access, address, offset, mask, data, None)
-        polled: tuple[bool, Array | None] = False, None
-        if self.machine.releases is not None:
-            each = -(-self.size >> WORD)
-            polled = self.machine.releases.note(0, each * self.chunk.blocks, each, entry)
-        entry.mask = mask = self.unlocked(access, mask)
-        if mask is False:
+        each = -(-self.size >> WORD)
+        polled, mask = self.admit(entry, 0, each * self.chunk.blocks, each), entry.mask
+        if polled is None:
             return
         nbytes = 64
         place: Hashable = None
@@ -91,9 +87,7 @@ class SharedRaces(Races):
             if address.shape[0] == 1:
                 place = address.tobytes() if name is None else name
         written: Any = None
-        if access.kind != "store":
-            entry.data = ()
-        else:
+        if access.kind == "store":
             written = uniform(data)
             self.hold(data)
         if place is not None:
@@ -323,10 +317,6 @@ class SharedRaces(Races):
             yield event
             if entry.access.kind != "load":
                 flags[event.granules] = True
-
-    def aliased(self, offset: int) -> str:
-        """Return what says that several arrays lie at an offset, an empty text where they do not."""
-        return same_memory(self.machine.code, offset)
 
     def uninitialised(self, event: Event, unset: Array) -> None:
         """Record reads of shared memory that no thread has written."""

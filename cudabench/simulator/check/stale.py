@@ -17,7 +17,6 @@ from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.values import Array, broadcast
 
 if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
@@ -66,16 +65,12 @@ class StaleReads:
             found = writers[granules]
             bad[lanes] = found.any(axis=1)
             first = int(np.argmax(found > 0))
-            self.report(access, region, bad, int(granules.flat[first]), int(found.flat[first]) - 1)
-
-    def report(self, access: MemoryOp, region: Region, bad: Array, granule: int, writer: int) -> None:
-        """Record reads, the first of them of a granule that the access with a number wrote."""
-        how, cure = HOW[access.cached]
-        line = self.machine.code.accesses[writer].location.line
-        spot = in_region(region, granule * self.width, access.width)
-        self.machine.hazards.report(
-            self.machine, "stale-read", access.location, bad,
-            f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line {line}: "
-            f"the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or read it in "
-            "another launch",
-        )  # fmt: skip
+            spot = in_region(region, int(granules.flat[first]) * self.width, access.width)
+            line = self.machine.code.accesses[int(found.flat[first]) - 1].location.line
+            how, cure = HOW[access.cached]
+            self.machine.hazards.report(
+                self.machine, "stale-read", access.location, bad,
+                f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line "
+                f"{line}: the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or "
+                "read it in another launch",
+            )  # fmt: skip
