@@ -82,18 +82,11 @@ class Cure:
 
     def text(self) -> str:
         """Return the sentences of a message that say what to do, with the point or the colon before them."""
-        if not self.barrier or not (self.gaps or self.splits):
+        gaps = [self.splits, *self.gaps] if self.splits else self.gaps
+        if not self.barrier or not gaps:
             return f": {', and '.join(self.others)}" if self.others else ""
         name, scope = CURES[self.barrier], NAMES[self.barrier]
-        wheres = [_where(one) for one in self.gaps]
-        if self.splits is not None:
-            what = "between the reads and the writes"
-            if self.splits.kind == "head":
-                what = f"behind that, before the condition in line {self.splits.span[0]}"
-            elif self.splits.kind == "branches":
-                what = "between the two parts"
-            wheres.insert(0, what)
-        gaps = [*([self.splits] if self.splits else []), *self.gaps]
+        wheres = [_where(one) for one in gaps]
         around = list(dict.fromkeys(line for one in gaps for line in one.around))
         if self.waited:
             wheres[-1] += ", behind the wait for the copy"
@@ -101,10 +94,9 @@ class Cure:
             conditions = " and ".join(f"the condition in line {line}" for line in around)
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
         put = f"put {name} {', and '.join(wheres)}"
-        if self.splits is not None and self.splits.kind == "branches":
-            put = f"part the condition in line {self.splits.span[0]} in two, and {put}"
-        elif self.splits is not None:
-            put = f"keep what is read in a variable, and {put}"
+        if self.splits is not None:
+            parts = f"part the condition in line {self.splits.span[0]} in two"
+            put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
         text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
         outside = next((one for one in gaps if one.outside), None)
         if outside is not None and outside.is_loop:
@@ -134,11 +126,15 @@ def _where(gap: Gap) -> str:
     if gap.kind == "turn":
         braces = ", with braces around both" if gap.bare else ""
         return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}{braces}"
-    if gap.kind == "next":
-        return f"behind line {gap.after}, before its next turn"
-    if gap.after >= gap.before:
+    if gap.kind == "between" and gap.after >= gap.before:
         return f"in line {gap.after}, between the two statements"
-    return f"between line {gap.after} and line {gap.before}"
+    return {
+        "between": f"between line {gap.after} and line {gap.before}",
+        "next": f"behind line {gap.after}, before its next turn",
+        "same": "between the reads and the writes",
+        "head": f"behind that, before the condition in line {gap.span[0]}",
+        "branches": "between the two parts",
+    }[gap.kind]
 
 
 def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:

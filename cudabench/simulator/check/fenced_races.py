@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
+from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.values import Array, as_array, broadcast, different
 
@@ -105,6 +105,7 @@ class FencedRaces(GridRaces):
     def store(self, touch: Touch) -> None:
         """Note a store of lanes, and report its races."""
         access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
+        hazards, accesses = self.machine.hazards, self.machine.code.accesses
         flags: Array = np.full(granules.shape, access.ordered)
         if not access.ordered and "atomic" in trail.kinds:
             flags = touch.last("atomic") != 0
@@ -116,7 +117,9 @@ class FencedRaces(GridRaces):
             if bad:
                 loud = self.changes(touch) & ~flags
                 for unfenced in self.lacking(touch).values():
-                    if self.told_of(trail, granules[unfenced & loud]):
+                    # Where it is told of all these stores that the fence behind them is missing.
+                    stores = different(trail.kinds["store"][1][granules[unfenced & loud]]).tolist()
+                    if all(hazards.known("missing-fence", accesses[one].location) for one in stores):
                         loud &= ~unfenced
                 for kind, lanes in bad.items():
                     self.report(touch, lanes & loud, kind)
@@ -200,9 +203,3 @@ class FencedRaces(GridRaces):
         if not self.chains.lost:
             found = {sign: bad & ~self.earlier(touch, bad) for sign, bad in found.items()}
         return {sign: bad for sign, bad in found.items() if bad.any()}
-
-    def told_of(self, trail: Trail, granules: Array) -> bool:
-        """Return whether it is told of all stores to some granules that the fence behind them is missing."""
-        accesses = self.machine.code.accesses
-        stores = different(trail.kinds["store"][1][granules]).tolist()
-        return all(self.machine.hazards.known("missing-fence", accesses[number][0]) for number in stores)

@@ -95,32 +95,22 @@ class GlobalRaces(Races):
             self.flush()
 
     def flush(self) -> None:
-        """Examine the log of each region, then forget it."""
+        """Look for races in the log of each region: in one block if all are alike, else in each. Then forget it."""
         for base in self.writes:
             entries = self.by_region[base]
             while isinstance(entries[-1], Sync):
                 entries.pop()
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
-            if kinds - {"load"} and kinds - {"atomic"}:
-                self.examine(base, entries)
-        self.forget()
-
-    def examine(self, base: int, entries: Log) -> None:
-        """Look for races in one region's log: for one block if all are alike, else for each."""
-        key = self.alike(entries)
-        if key in self.clean:
-            return
-        if key is not None:
+            if kinds == {"atomic"} or (key := self.alike(entries)) in self.clean:
+                continue
             self.base = 0
-            if not any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries) and self.look(
-                entries, False
-            ):
+            if key is not None and self.look(entries, False):
                 self.clean.add(key)
                 self.machine.plan.remembered += 128 * len(entries)
-                return
-        if not self.apart(base, entries):
-            self.base = base
-            self.look(entries, True)
+            elif not self.apart(base, entries):
+                self.base = base
+                self.look(entries, True)
+        self.forget()
 
     def alike(self, entries: Log) -> Key | None:
         """Return what an examination is remembered by if all entries move alike from block to block, else None."""
@@ -191,6 +181,8 @@ class GlobalRaces(Races):
 
     def look(self, entries: Log, exact: bool) -> bool:
         """Run the log through a shadow of what it touches; report (exact) or return whether it is clean."""
+        if not exact and any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries):
+            return False
         steps = [
             entry if isinstance(entry, Sync) else self.event(entry, time, exact)
             for time, entry in enumerate(entries, 1)

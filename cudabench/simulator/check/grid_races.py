@@ -235,9 +235,13 @@ class GridRaces:
                 self.touch(region, entry, None, found[0], self.numbers(chunk)[found[1]])
             ):
                 return
-        chosen, blocks = self.chosen(chunk, chunk.root if mask is None else mask)
-        places = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen]
-        self.search(self.touch(region, entry, chosen, places, blocks))
+        mask, numbers = chunk.root if mask is None else mask, self.numbers(chunk)
+        if self.latest is None or self.latest[0] is not mask:
+            lanes = np.flatnonzero(chunk.lanes(mask))
+            self.latest = mask, lanes, numbers[lanes // chunk.threads]
+        _, lanes, blocks = self.latest
+        places = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[lanes]
+        self.search(self.touch(region, entry, lanes, places, blocks))
 
     def load(self, touch: Touch) -> bool:
         """Note a load unless it races; return whether it does not."""
@@ -363,13 +367,6 @@ class GridRaces:
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
-    def chosen(self, chunk: Chunk, mask: Array | None) -> tuple[Array, Array]:
-        """Return the lanes of a mask, and the number of the block that each of them is in."""
-        if self.latest is None or self.latest[0] is not mask or self.origin != (chunk.origin, chunk.extent):
-            lanes = np.flatnonzero(chunk.lanes(mask))
-            self.latest = mask, lanes, self.numbers(chunk)[lanes // chunk.threads]
-        return self.latest[1:]
-
     def numbers(self, chunk: Chunk) -> Array:
         """Return the number of each block of a chunk in the grid, from 1 on."""
         place = chunk.origin, chunk.extent
@@ -412,19 +409,16 @@ class GridRaces:
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
+        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
+            cure = "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
+        elif access.kind == kind == "store":
+            cure = "let each of them write to places of its own, or use an atomic"
+        elif "atomic" in (access.kind, kind):
+            cure = "use an atomic in both lines, or another launch"
+        else:
+            cure = "read it in another launch, or, where the old value is meant, write to another array"
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
-            f"blocks run in any order: {self.cure(access, kind, location)}."
+            f"blocks run in any order: {cure}."
         )
         self.machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
-
-    def cure(self, access: MemoryOp, kind: str, location: Location) -> str:
-        """Return what mends the race of an access with one of a kind by another block."""
-        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
-            return "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
-        kinds = {access.kind, kind}
-        if kinds == {"store"}:
-            return "let each of them write to places of its own, or use an atomic"
-        if "atomic" in kinds:
-            return "use an atomic in both lines, or another launch"
-        return "read it in another launch, or, where the old value is meant, write to another array"

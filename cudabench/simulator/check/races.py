@@ -140,7 +140,8 @@ class Races:
 
     def admit(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
         """Return what `Releases.note` does, and let an access be that of the lanes that hold no lock; None for none."""
-        machine, polled = self.machine, (False, None)
+        machine = self.machine
+        polled: tuple[bool, Array | None] = False, None
         if machine.releases is not None:
             polled = machine.releases.note(base, words, own, entry)
         if machine.locks is not None and entry.access.kind != "atomic":
@@ -287,7 +288,7 @@ class Races:
             other = "its own asynchronous copy" if theirs == mine else f"{other}'s asynchronous copy"
             lack, what = "before the copy is waited for", _wait_before(access.location, location)
             what += "" if theirs == mine else f", and put {CURES[scope]} behind the wait"
-        elif shadow.order.has_heard(lane):
+        elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             what = f"put __threadfence() behind line {location.line}, before the flag is raised"
         else:
             reach, gap = self.cut(access, number, (block, theirs), scope, before, start)

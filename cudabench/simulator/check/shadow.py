@@ -83,10 +83,6 @@ class WarpOrder:
             told = np.where(met, self.acquired[..., None, :], 0).max(axis=3)
             np.maximum(self.acquired, told, out=self.acquired)
 
-    def has_heard(self, lane: int) -> bool:
-        """Return whether a lane (flat number) has polled."""
-        return self.acquired is not None and bool(self.acquired.reshape(-1)[lane])
-
     def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
         """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
         found = when < self.all_lanes

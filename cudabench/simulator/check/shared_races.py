@@ -311,19 +311,14 @@ class SharedRaces(Races):
                 yield entry
                 continue
             event = self.event(entry, time, True)
-            unset = False if entry.access.kind == "store" else ~flags[event.granules]
+            unset: Any = False if entry.access.kind == "store" else ~flags[event.granules]
             if np.any(unset):
-                faults.append(partial(self.uninitialised, event, unset))
+                lanes = np.zeros(self.chunk.shape, bool)
+                lanes.reshape(-1)[event.lanes[unset]] = True
+                place = self.name(entry, int(event.places[np.argmax(unset)] % self.span) * self.width)
+                kind, text = "uninitialized-shared", f"reads {place}, which no thread has written"
+                report = self.machine.hazards.report
+                faults.append(partial(report, self.machine, kind, entry.access.location, lanes, text))
             yield event
             if entry.access.kind != "load":
                 flags[event.granules] = True
-
-    def uninitialised(self, event: Event, unset: Array) -> None:
-        """Record reads of shared memory that no thread has written."""
-        lanes = np.zeros(self.chunk.shape, bool)
-        lanes.reshape(-1)[event.lanes[unset]] = True
-        name = self.name(event.entry, int(event.places[np.argmax(unset)] % self.span) * self.width)
-        self.machine.hazards.report(
-            self.machine, "uninitialized-shared", event.entry.access.location, lanes,
-            f"reads {name}, which no thread has written",
-        )  # fmt: skip

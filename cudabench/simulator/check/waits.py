@@ -263,8 +263,10 @@ class Waits:
         places = []
         for (number, why), lanes in self.then.items():
             if why == READY:
-                found = self.waited_for(lanes)
-                places.append((found, found or self.loop(number), lanes))
+                found, ops = self.waited_for(lanes), code.blocks[number].every
+                # Of a loop the last op that names its line.
+                named = next((op for op in reversed(ops) if op.line.line), ops[-1])
+                places.append((found, found or named, lanes))
         first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
@@ -321,11 +323,6 @@ class Waits:
             and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
         ]
         return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
-
-    def loop(self, number: int) -> Op:
-        """Return an op of a block of code that names its line, the last that has one."""
-        ops = self.machine.code.blocks[number].every
-        return next((op for op in reversed(ops) if op.line.line), ops[-1])
 
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
