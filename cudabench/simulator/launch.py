@@ -19,8 +19,7 @@ from cudabench.occupancy import (
     MAX_THREADS_PER_BLOCK,
     over_bound,
 )
-from cudabench.simulator.check.dynamic_shared import same_memory
-from cudabench.simulator.check.places import Between, Declared
+from cudabench.simulator.check.places import Between, Declared, same_memory
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches

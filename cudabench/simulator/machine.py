@@ -111,7 +111,7 @@ class Machine:
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
         self.exited: Array | None = None
-        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.ended_in_part`
+        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.examine`
         self.barriers = Barriers(self)
         self.locks: Locks | None = None
         self.releases: Releases | None = None

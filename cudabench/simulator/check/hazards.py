@@ -271,19 +271,16 @@ class Hazards:
         assert op.members is not None
         named = op.members(machine)
         mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
+        places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
+        for number, lanes in machine.waiting.items():
+            places.append((lanes, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
+        where = next((where for lanes, where in places if chunk.lanes(lanes)[away]), "is elsewhere")
         self.mask(
             machine, op, waiting, place, mask,
-            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {self.whereabouts(machine, away)} "
+            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {where} "
             "and never comes. Let all lanes that the mask names come to this line, or take the mask from "
             "__ballot_sync() of the condition",
         )  # fmt: skip
-
-    def whereabouts(self, machine: Machine, place: tuple[int, int]) -> str:
-        """Return what a lane waits at."""
-        places = [(mask, f"waits at the barrier in line {op.line.line}") for _, mask, op, _ in machine.parked]
-        for number, mask in machine.waiting.items():
-            places.append((mask, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
-        return next((where for mask, where in places if machine.chunk.lanes(mask)[place]), "is elsewhere")
 
     def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
         """Record a fault of a mask."""

@@ -57,9 +57,14 @@ def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
             who = None if machine.mask is None else np.full((1, 1), ALL)
     # A warp barrier waits for those that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
     warp_barrier = op.function == "__syncwarp"
-    ended = None if warp_barrier and not op.line.group else ended_in_part(machine)
-    if ended is not None:
-        gone = ended & named(machine, who)
+    exited: Any = machine.exited
+    if exited is None or (warp_barrier and not op.line.group):
+        return who
+    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
+        part = chunk.real(exited) & chunk.of_warps(chunk.real(~exited))
+        machine.ended_in_part = exited, part if part.any() else None
+    if machine.ended_in_part[1] is not None:
+        gone = machine.ended_in_part[1] & named(machine, who)
         if gone.any() and warp_barrier:
             machine.hazards.ended(machine, op, gone)
         elif gone.any():
@@ -76,18 +81,6 @@ def named(machine: Machine, who: Array | None) -> Array:
     words = np.where(here, broadcast(who, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
     bits = np.bitwise_or.reduce(words, axis=2)[:, :, None] >> LANES & np.uint32(1)
     return bits.astype(bool).reshape(chunk.shape)
-
-
-def ended_in_part(machine: Machine) -> Array | None:
-    """Return the lanes that have ended in warps of which others have not, (blocks, threads); None for none."""
-    exited: Any = machine.exited
-    if exited is None:
-        return None
-    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
-        lanes = machine.chunk.real(exited)
-        part = lanes & machine.chunk.of_warps(machine.chunk.real(None) & ~lanes)
-        machine.ended_in_part = exited, part if part.any() else None
-    return machine.ended_in_part[1]
 
 
 def missing(machine: Machine, op: Op) -> Array | None:

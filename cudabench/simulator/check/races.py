@@ -20,12 +20,10 @@ import numpy as np
 
 from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, find_gap
 from cudabench.simulator.check.cures import place as place_of
-from cudabench.simulator.check.dynamic_shared import same_memory
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.check.places import Gap
+from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
 from cudabench.simulator.memory import flat, granules
-from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
@@ -286,7 +284,11 @@ class Races:
             lack, what = "at the same time", "let one of them write, or use an atomic"
         elif party & ENGINE:
             other = "its own asynchronous copy" if theirs == mine else f"{other}'s asynchronous copy"
-            lack, what = "before the copy is waited for", _wait_before(access.location, location)
+            when = "the next" if access.location.line == location.line else f"line {access.location.line}"
+            lack, what = "before the copy is waited for", (
+                f"let the copying thread wait for its copies before {when} (__pipeline_wait_prior() or "
+                "cp.async.wait_group)"
+            )  # fmt: skip
             what += "" if theirs == mine else f", and put {CURES[scope]} behind the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             what = f"put __threadfence() behind line {location.line}, before the flag is raised"
@@ -352,12 +354,6 @@ class Races:
         return {
             line for lines in found.values() if {kinds[one] for one in lines} >= {"load", "store"} for line in lines
         }
-
-
-def _wait_before(later: Location, copy: Location) -> str:
-    """Return what is to be done before what a copy writes is accessed."""
-    before = "before the next" if later.line == copy.line else f"before line {later.line}"
-    return f"let the copying thread wait for its copies {before} (__pipeline_wait_prior() or cp.async.wait_group)"
 
 
 def _beyond(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:

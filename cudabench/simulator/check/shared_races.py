@@ -211,7 +211,12 @@ class SharedRaces(Races):
                 self.state = found
                 return
             if found is not None or self.quiet(entries):
-                self.initialise(entries)
+                if not self.state.all():
+                    state = self.each()
+                    for entry in entries:
+                        if isinstance(entry, LogEntry) and entry.access.kind != "load":
+                            state.reshape(-1)[self.expand(entry, True)[0]] = True
+                    self.state = self.intern(state)
                 return
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
@@ -235,15 +240,6 @@ class SharedRaces(Races):
                 if not state[low // self.width : high // self.width + 1].all():
                     return False
         return True
-
-    def initialise(self, entries: Log) -> None:
-        """Note what the stores and atomics of the log initialise, exactly for each block."""
-        if not self.state.all():
-            state = self.each()
-            for entry in entries:
-                if isinstance(entry, LogEntry) and entry.access.kind != "load":
-                    state.reshape(-1)[self.expand(entry, True)[0]] = True
-            self.state = self.intern(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return what messages call a place that an access touches."""
