@@ -96,14 +96,14 @@ class Barriers:
             going = np.ones_like(going)
         waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
         waits += [(op, self.chunk.lanes(mask)) for _, mask, op, _ in of_clusters]
-        # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
-        kind = "deadlock" if of_clusters else "divergent-barrier"
         passing: Array = np.zeros(self.chunk.shape, bool)
         for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
             stuck = lanes & ~done
             hang = stuck & ~going[:, None]
             if hang.any() and following >= 0:
+                # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
+                kind = "deadlock" if of_clusters else "divergent-barrier"
                 machine.hazards.barrier(machine, op, hang, waits, kind)
             left_over, done = stuck & ~hang, done | hang
             if left_over.any():
@@ -146,13 +146,12 @@ class Barriers:
         machine, chunk = self.machine, self.chunk
         identities = [barrier.identity(machine, mask) for (_, mask, _, barrier) in entries]
         gone: Any = 0 if machine.exited is None else chunk.real(machine.exited).sum(axis=1)
-        expected_all = chunk.real_threads - gone
         released: list[Any] = [None] * len(entries)
         for identity in sorted({name for name, _ in identities}):
             members = [place for place, (name, _) in enumerate(identities) if name == identity]
             arrived = sum(full[place].sum(axis=1) for place in members)
             counts = [identities[place][1] for place in members]
-            expected = max((count for count in counts if count is not None), default=expected_all)
+            expected = max((count for count in counts if count is not None), default=chunk.real_threads - gone)
             whole = np.asarray(arrived >= expected)
             sites: dict[int, Array] = {}
             for place in members:

@@ -8,6 +8,7 @@ those are not told: see `Cuts`.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.places import Gap
@@ -24,6 +25,7 @@ CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
 
 
+@dataclass
 class Cure:
     """What mends the races of accesses in one line with earlier ones, put together from what is found.
 
@@ -32,12 +34,11 @@ class Cure:
     comes behind a wait for an asynchronous copy.
     """
 
-    def __init__(self) -> None:
-        self.barrier = 0
-        self.gaps: list[Gap] = []
-        self.splits: Gap | None = None
-        self.others: list[str] = []
-        self.waited = False
+    barrier: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    splits: Gap | None = None
+    others: list[str] = field(default_factory=list)
+    waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
         """Add what is to be done besides a barrier, or where one stands that reaches so far.

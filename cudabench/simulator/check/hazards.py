@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.cures import GRID, Cure, around_barrier
-from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
+from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
@@ -112,8 +112,9 @@ class Hazards:
         elif region is None:
             text = f"at address {where:#x}, far from every array"
         else:
-            offset = where - region.base
-            side = f"{_side(offset, 0, region.size)} '{region.name}' ({region_size(region, width)})"
+            offset, element = where - region.base, region.element or width
+            holds = elements(region.shape or (region.size // element,), element, region.size)
+            side = f"{_side(offset, 0, region.size)} '{region.name}' ({holds})"
             text = f"at {in_region(region, offset, width)}, {side}"
         self.report(machine, "out-of-bounds", access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}")
 
@@ -308,9 +309,7 @@ class Hazards:
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
-    full = broadcast(lanes, chunk.shape)
-    if chunk.root is not None:
-        full = full & chunk.root
+    full = chunk.real(lanes)
     place = int(np.argmax(full))
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)
 

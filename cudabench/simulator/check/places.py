@@ -92,12 +92,6 @@ def in_region(region: Region, offset: int, width: int) -> str:
     return _element(name, offset, region.element or width, region.shape, _rows)
 
 
-def region_size(region: Region, width: int) -> str:
-    """Return how many elements an array has."""
-    element = region.element or width
-    return elements(region.shape or (region.size // element,), element, region.size)
-
-
 def elements(shape: Sequence[int], element: int, size: int) -> str:
     """Return the number of elements by dimension for a message; the bytes where they are not so many elements."""
     if prod(shape) * element != size:

@@ -74,7 +74,8 @@ class Waits:
         if self.with_memory:
             ops = self.machine.code.blocks[number].ops
             self.dirty.update(*(self.written(op) for op in ops if op.opcode in WRITERS))
-            self.copies.update({space: self.memory(space) for space in self.dirty - self.copies.keys()})
+            for space in self.dirty - self.copies.keys():
+                self.copies[space] = [array.copy() for array in self.memory(space)]
 
     def turn(self) -> Collection[int]:
         """Return the blocks of code of which one is to run next; none where it does not matter.
@@ -130,23 +131,20 @@ class Waits:
         if self.last is not None:
             self.note_waits(*self.last)
         for space in self.dirty - {"local"}:
-            copies, now = self.copies[space], self.memory(space, copy=False)
+            copies, now = self.copies[space], self.memory(space)
             if len(copies) != len(now) or not all(map(np.array_equal, copies, now)):
                 return False
         self.dirty &= {"local"}
         return True
 
-    def memory(self, space: str, copy: bool = True) -> list[Array]:
+    def memory(self, space: str) -> list[Array]:
         """Return what lies in a memory; nothing, which is no state to come back to, where that is too much."""
         machine = self.machine
+        one = machine.shared if space == "shared" else machine.local
+        found = [] if one is None else [one]
         if space == "global":
             found = [region.bytes for region in machine.space.slots if region.writable]
-        else:
-            one = machine.shared if space == "shared" else machine.local
-            found = [] if one is None else [one]
-        if sum(array.nbytes for array in found) > MOST_BYTES:
-            return [np.full(1, np.nan)]
-        return [array.copy() for array in found] if copy else found
+        return found if sum(array.nbytes for array in found) <= MOST_BYTES else [np.full(1, np.nan)]
 
     def written(self, op: Op) -> set[str]:
         """Return the memories that an op may write."""
@@ -179,7 +177,7 @@ class Waits:
         ):
             return False
         if "local" in self.dirty:
-            copies, now = self.copies["local"], self.memory("local", copy=False)
+            copies, now = self.copies["local"], self.memory("local")
             if copies and (copies[0].shape != now[0].shape or not (copies[0][lanes] == now[0][lanes]).all()):
                 return False
         return not machine.code.calls or self.same_stack(lanes)
