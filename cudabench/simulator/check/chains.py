@@ -98,9 +98,9 @@ class Chains:
             members = 1 + np.flatnonzero(cluster[1:] == number)
             together = heard[members].max(axis=0)
             together[members] = self.now
-            for block in blocks[cluster[blocks] == number]:
-                heard[block] = together
-                heard[block, block] = 0
+            mine = blocks[cluster[blocks] == number]
+            heard[mine] = together
+            heard[mine, mine] = 0
         self.news[blocks] = True
         self.settle(blocks)
 

@@ -43,18 +43,16 @@ class FencedRaces(GridRaces):
             self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
         lacking = self.lacking(touch)
         bad = {} if access.ordered else self.unordered(touch)
-        if touch.chosen is None:
-            if bad or lacking:
-                return False
-        else:
-            for sign, lanes in lacking.items():
-                self.missing_fence(touch, lanes, sign)
-                for kind in bad:
-                    bad[kind] &= ~lanes
-            if "store" in bad:
-                bad["store"] &= ~self.too_early(touch, bad["store"])
-            for kind, lanes in bad.items():
-                self.report(touch, lanes, kind)
+        if touch.chosen is None and (bad or lacking):
+            return False
+        for sign, lanes in lacking.items():
+            self.missing_fence(touch, lanes, sign)
+            for kind in bad:
+                bad[kind] &= ~lanes
+        if "store" in bad:
+            bad["store"] &= ~self.too_early(touch, bad["store"])
+        for kind, lanes in bad.items():
+            self.report(touch, lanes, kind)
         if access.ordered:
             self.leave(touch, "look")
             return True

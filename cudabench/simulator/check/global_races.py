@@ -90,7 +90,7 @@ class GlobalRaces(Races):
 
     def barrier(self) -> None:
         """End the interval."""
-        self.grid_races.barrier()
+        self.grid_races.chains.barrier()
         if self.count:
             self.flush()
 

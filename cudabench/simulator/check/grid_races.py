@@ -165,10 +165,6 @@ class GridRaces:
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
         self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
 
-    def barrier(self) -> None:
-        """Note that threads of blocks have met."""
-        self.chains.barrier()
-
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
         if self.looks:

@@ -271,7 +271,7 @@ class Races:
         lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
-        elif machine.locks is not None and machine.locks.covers(entry, number, (block, mine)):
+        elif machine.locks and entry.locked is not None and entry.locked[block, mine] and number in machine.locks.under:
             scope, lack = GRID, "under a lock without fences"
             what = "put __threadfence() behind taking the lock and before giving it back"
         elif (
