@@ -19,8 +19,7 @@ from cudabench.occupancy import (
     MAX_THREADS_PER_BLOCK,
     over_bound,
 )
-from cudabench.simulator.check.dynamic_shared import same_memory
-from cudabench.simulator.check.places import Between, Declared
+from cudabench.simulator.check.places import Between, Declared, same_memory
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -241,7 +240,7 @@ def _report(machine: Machine, recorder: Recorder | None) -> Report:
     lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(machine), machine.detours)
     return Report(
         machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.suspicions(),
+        None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.records(True),
         {code.name: lines}, branches(code, executed, machine.plan),
         tuple(_contended(machine, number) for number in sorted(machine.contention)), _footprint(machine),
         None if machine.shares is None else machine.shares.imbalance(machine.grid),

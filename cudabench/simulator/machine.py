@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Container, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Machine:
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
         self.exited: Array | None = None
-        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.ended_in_part`
+        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.examine`
         self.barriers = Barriers(self)
         self.locks: Locks | None = None
         self.releases: Releases | None = None
@@ -198,14 +198,12 @@ class Machine:
         if self.locks is not None:
             self.locks.fence(self)
         if self.releases is not None:
-            number = self.releases.fence(self.lanes())
-            self.shared_races.fence(number)
-            self.global_races.fence(number)
+            self.order("fence", None, self.releases.fence(self.lanes()))
 
-    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
-        """Note that the lanes of a mask have polled; fences: before which others have announced what they did."""
-        self.shared_races.acquire(mask, fences)
-        self.global_races.acquire(mask, fences)
+    def order(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any = None) -> None:
+        """Log what orders accesses of one block, as of `check.races.Sync`."""
+        self.shared_races.sync(kind, mask, what)
+        self.global_races.sync(kind, mask, what)
 
     # The launch.
 
@@ -347,7 +345,7 @@ class Machine:
             if yes is not False:
                 ways[end.kind](end, number, yes)
         self.shared_races.finish()
-        self.global_races.finish()
+        self.global_races.barrier()
         self.cluster_races.barrier()
         self.departures.finish()
 

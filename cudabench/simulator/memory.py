@@ -103,6 +103,12 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
     return array + offset if offset else array
 
 
+def granules(start: Array, size: int, width: int) -> Array:
+    """Return the granules of `width` bytes in accesses of `size` bytes from some bytes on, access by access."""
+    first, count = start // width, size // width
+    return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
+
+
 def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
     """Return for each place of a smaller broadcast shape whether any lane that it stands for is active."""
     if shape[0] == 1 and mask.shape[0] > 1:

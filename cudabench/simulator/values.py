@@ -88,6 +88,10 @@ class Chunk:
         lanes = self.lanes(mask)
         return lanes if self.root is None else lanes & self.root
 
+    def of_warps(self, lanes: Array) -> Array:
+        """Return all lanes of the warps of which any lane is in a mask, (blocks, threads)."""
+        return np.repeat(lanes.reshape(self.blocks, self.warps, 32).any(axis=2), 32, axis=1)
+
     def block_index(self, number: int) -> tuple[int, int, int]:
         """Return blockIdx of a block of the chunk."""
         x, rest = number % self.extent[0], number // self.extent[0]

@@ -19,6 +19,7 @@ import numpy as np
 from cudabench.simulator import clusters
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.program.flow import closure
 from cudabench.simulator.program.polls import loops
 from cudabench.simulator.values import Array, Chunk
 
@@ -95,18 +96,16 @@ class Barriers:
             going = np.ones_like(going)
         waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
         waits += [(op, self.chunk.lanes(mask)) for _, mask, op, _ in of_clusters]
-        # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
-        kind = "deadlock" if of_clusters else "divergent-barrier"
         passing: Array = np.zeros(self.chunk.shape, bool)
         for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
             stuck = lanes & ~done
             hang = stuck & ~going[:, None]
-            if hang.any():
-                if following >= 0:
-                    machine.hazards.barrier(machine, op, hang, waits, kind)
-                done = done | hang
-            left_over = stuck & going[:, None]
+            if hang.any() and following >= 0:
+                # The barriers of a block let each other's threads go on, on a card as well; that of a cluster does not.
+                kind = "deadlock" if of_clusters else "divergent-barrier"
+                machine.hazards.barrier(machine, op, hang, waits, kind)
+            left_over, done = stuck & ~hang, done | hang
             if left_over.any():
                 machine.parked.append((following, left_over, op, barrier))
             if done.any() and following >= 0:
@@ -147,13 +146,12 @@ class Barriers:
         machine, chunk = self.machine, self.chunk
         identities = [barrier.identity(machine, mask) for (_, mask, _, barrier) in entries]
         gone: Any = 0 if machine.exited is None else chunk.real(machine.exited).sum(axis=1)
-        expected_all = chunk.real_threads - gone
         released: list[Any] = [None] * len(entries)
         for identity in sorted({name for name, _ in identities}):
             members = [place for place, (name, _) in enumerate(identities) if name == identity]
             arrived = sum(full[place].sum(axis=1) for place in members)
             counts = [identities[place][1] for place in members]
-            expected = max((count for count in counts if count is not None), default=expected_all)
+            expected = max((count for count in counts if count is not None), default=chunk.real_threads - gone)
             whole = np.asarray(arrived >= expected)
             sites: dict[int, Array] = {}
             for place in members:
@@ -190,7 +188,7 @@ class Barriers:
     def missing(self, op: Op, here: Array, gone: Array) -> None:
         """Say why lanes that are gone did not come to a barrier at which others of their blocks are."""
         machine, hazards = self.machine, self.machine.hazards
-        parted = gone & self.by_warp(here)
+        parted = gone & self.chunk.of_warps(here)
         behind = self.behind(op)
         open_, goes_on = gone.copy(), np.zeros_like(gone)
         split: Array = np.full(gone.shape, -1)  # the block of code where a lane left the others
@@ -199,7 +197,7 @@ class Barriers:
             mine = lanes & open_
             if not mine.any():
                 continue
-            with_others = np.where(parted, self.by_warp(lanes & here), (lanes & here).any(axis=1)[:, None])
+            with_others = np.where(parted, self.chunk.of_warps(lanes & here), (lanes & here).any(axis=1)[:, None])
             met = mine & (with_others if number != RELEASED else True)
             split[met] = number
             open_ &= ~met
@@ -232,11 +230,6 @@ class Barriers:
                 if blocks[number].ops or end is None or end.kind != "exit" or end.guard >= 0:
                     return end.line.line if end is not None else 0
         return 0
-
-    def by_warp(self, lanes: Array) -> Array:
-        """Return the lanes of warps of which any lane is in a mask."""
-        warps = lanes.reshape(self.chunk.blocks, self.chunk.warps, 32).any(axis=2)
-        return np.repeat(warps, 32, axis=1)
 
     def condition(self, number: int, op: Op) -> tuple[int, bool]:
         """Return the line where a block of code parts lanes, 0 where it is not known, and whether it ends a loop in
@@ -291,13 +284,6 @@ class Barriers:
         """The loops of the code, each as its blocks and its head."""
         return list(loops(self.machine.code.blocks))
 
-    @cached_property
-    def successors(self) -> list[tuple[int, ...]]:
-        """The blocks to which each block of the code leads; a function's end leads behind each of its calls."""
-        blocks = self.machine.code.blocks
-        backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
-        return [backs if _kind(block) == "return" else block.successors for block in blocks]
-
     def block_of(self, op: Op) -> int:
         """Return the block of code that ends in an op."""
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
@@ -307,15 +293,15 @@ class Barriers:
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            before: list[list[int]] = [[] for _ in blocks]
-            for number, following in enumerate(self.successors):
-                for one in following:
-                    before[one].append(number)
-            leads = _closure({block.number for block in blocks if _kind(block) == "barrier"}, before)
-            reached = _closure(set(self.successors[self.block_of(op)]), self.successors)
+            # A function's end leads behind each of its calls.
+            backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
+            ways = [backs if _kind(block) == "return" else block.successors for block in blocks]
+            steps = [((number,), following) for number, following in enumerate(ways)]
+            back = [(following, number) for number, following in reversed(steps)]
+            leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
             self._behind[id(op)] = frozenset(
                 number
-                for number in reached
+                for number in closure(ways[self.block_of(op)], steps)
                 if number in leads
                 or any(one.kind == "collective" or one.line.ptx_line in accessed for one in blocks[number].ops)
             )
@@ -324,14 +310,3 @@ class Barriers:
 
 def _kind(block: Block) -> str:
     return "" if block.terminator is None else block.terminator.kind
-
-
-def _closure(start: set[int], edges: list[Any]) -> set[int]:
-    """Return all that some numbers lead to, themselves included."""
-    found, work = set(start), list(start)
-    while work:
-        for one in edges[work.pop()]:
-            if one not in found:
-                found.add(one)
-                work.append(one)
-    return found

@@ -63,11 +63,6 @@ class Chains:
         found: Array = times <= (0 if matrix is None else matrix[blocks, others])
         return found
 
-    def announced(self, blocks: Array, others: Array, times: Array) -> Array:
-        """Return whether blocks have seen a flag that others wrote after some times, with fences or without."""
-        none: Array = np.zeros(blocks.shape, bool)
-        return none if self.seen is None else self.seen[blocks, others] > times
-
     # What blocks do.
 
     def fence(self, blocks: Array) -> None:
@@ -103,9 +98,9 @@ class Chains:
             members = 1 + np.flatnonzero(cluster[1:] == number)
             together = heard[members].max(axis=0)
             together[members] = self.now
-            for block in blocks[cluster[blocks] == number]:
-                heard[block] = together
-                heard[block, block] = 0
+            mine = blocks[cluster[blocks] == number]
+            heard[mine] = together
+            heard[mine, mine] = 0
         self.news[blocks] = True
         self.settle(blocks)
 

@@ -8,7 +8,7 @@ those are not told: see `Cuts`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.places import Gap
@@ -25,6 +25,7 @@ CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
 
 
+@dataclass
 class Cure:
     """What mends the races of accesses in one line with earlier ones, put together from what is found.
 
@@ -33,12 +34,11 @@ class Cure:
     comes behind a wait for an asynchronous copy.
     """
 
-    def __init__(self) -> None:
-        self.barrier = 0
-        self.gaps: list[Gap] = []
-        self.splits: Gap | None = None
-        self.others: list[str] = []
-        self.waited = False
+    barrier: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    splits: Gap | None = None
+    others: list[str] = field(default_factory=list)
+    waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
         """Add what is to be done besides a barrier, or where one stands that reaches so far.
@@ -83,18 +83,11 @@ class Cure:
 
     def text(self) -> str:
         """Return the sentences of a message that say what to do, with the point or the colon before them."""
-        if not self.barrier or not (self.gaps or self.splits):
+        gaps = [self.splits, *self.gaps] if self.splits else self.gaps
+        if not self.barrier or not gaps:
             return f": {', and '.join(self.others)}" if self.others else ""
         name, scope = CURES[self.barrier], NAMES[self.barrier]
-        wheres = [_where(one) for one in self.gaps]
-        if self.splits is not None:
-            what = "between the reads and the writes"
-            if self.splits.kind == "head":
-                what = f"behind that, before the condition in line {self.splits.span[0]}"
-            elif self.splits.kind == "branches":
-                what = "between the two parts"
-            wheres.insert(0, what)
-        gaps = [*([self.splits] if self.splits else []), *self.gaps]
+        wheres = [_where(one) for one in gaps]
         around = list(dict.fromkeys(line for one in gaps for line in one.around))
         if self.waited:
             wheres[-1] += ", behind the wait for the copy"
@@ -102,10 +95,9 @@ class Cure:
             conditions = " and ".join(f"the condition in line {line}" for line in around)
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
         put = f"put {name} {', and '.join(wheres)}"
-        if self.splits is not None and self.splits.kind == "branches":
-            put = f"part the condition in line {self.splits.span[0]} in two, and {put}"
-        elif self.splits is not None:
-            put = f"keep what is read in a variable, and {put}"
+        if self.splits is not None:
+            parts = f"part the condition in line {self.splits.span[0]} in two"
+            put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
         text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
         outside = next((one for one in gaps if one.outside), None)
         if outside is not None and outside.is_loop:
@@ -135,11 +127,15 @@ def _where(gap: Gap) -> str:
     if gap.kind == "turn":
         braces = ", with braces around both" if gap.bare else ""
         return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}{braces}"
-    if gap.kind == "next":
-        return f"behind line {gap.after}, before its next turn"
-    if gap.after >= gap.before:
+    if gap.kind == "between" and gap.after >= gap.before:
         return f"in line {gap.after}, between the two statements"
-    return f"between line {gap.after} and line {gap.before}"
+    return {
+        "between": f"between line {gap.after} and line {gap.before}",
+        "next": f"behind line {gap.after}, before its next turn",
+        "same": "between the reads and the writes",
+        "head": f"behind that, before the condition in line {gap.span[0]}",
+        "branches": "between the two parts",
+    }[gap.kind]
 
 
 def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:
@@ -152,12 +148,10 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
         )
         if found is not None:
             return found
-    span = (later.line, later.line)
+    kind = "between" if earlier.line < later.line else "next"
     if earlier.line == later.line:
-        return Gap("same", later.line, later.line, 0, span)
-    if earlier.line < later.line:
-        return Gap("between", earlier.line, later.line, 0, span)
-    return Gap("next", earlier.line, later.line, 0, span)
+        kind = "same"
+    return Gap(kind, earlier.line, later.line, 0, (later.line, later.line))
 
 
 def around_barrier(machine: Machine, barrier: Location) -> str:
@@ -204,19 +198,15 @@ class Cuts:
         self.news = False
         self.last: MemoryOp | None = None
 
-    def of(self, access: MemoryOp, time: int) -> tuple[int, int] | None:
-        """Return until when accesses are ordered before this one; None for no cut."""
+    def of(self, access: MemoryOp, time: int) -> tuple[int, int]:
+        """Return until when accesses are ordered before this one; 0 for no cut."""
         last, self.last = self.last, access
-        line = access.location.line
         if last is not None:
             for (file, _), gaps in self.gaps.items():
-                if file == access.location.file:
-                    for gap in gaps:
-                        if self.crosses(gap, last, access):
-                            self.add(self.scopes[place(gap)], time - 1)
-        if (access.location.file, line) in self.gaps or not any(self.times):
-            return None
-        return self.times
+                for gap in gaps:
+                    if file == access.location.file and self.crosses(gap, last, access):
+                        self.add(self.scopes[place(gap)], time - 1)
+        return (0, 0) if (access.location.file, access.location.line) in self.gaps else self.times
 
     def reach(self, of: object, scope: int) -> int:
         """Note how far a barrier has to reach, and return how far it does."""
@@ -254,14 +244,3 @@ class Cuts:
         # In a loop that the compiler unrolled, what comes behind a branch or a store is of a later turn.
         first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
         return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")
-
-
-def cut_at(entries: Sequence[object], index: int, stop: int, span: tuple[int, int]) -> int:
-    """Return the index of the latest entry before one that stands before a barrier; stop: of the earlier access."""
-    at = index - 1
-    while at > stop:
-        location = getattr(getattr(entries[at], "access", None), "location", None)
-        if location is not None and not span[0] <= location.line <= span[1]:
-            break
-        at -= 1
-    return at

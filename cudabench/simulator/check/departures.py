@@ -43,13 +43,10 @@ class Departures:
         owners = rows.reshape(-1)[who]
         arrived = broadcast(self.machine.arrivals.arrived, shape).reshape(-1)[who]
         for count in np.unique(arrived).tolist():
-            found = self.uses.get((access.number, count))
-            if found is None:
-                found = access, np.zeros(shape[0], np.int64), np.zeros(shape[0], np.int64)
-                self.uses[access.number, count] = found
+            new = access, *np.zeros((2, shape[0]), np.int64)
+            _, times, threads = self.uses.setdefault((access.number, count), new)
             mine = arrived == count
-            found[1][owners[mine]] = self.time
-            found[2][owners[mine]] = who[mine]
+            times[owners[mine]], threads[owners[mine]] = self.time, who[mine]
 
     def wait(self, lanes: Array) -> None:
         """Note that lanes (blocks, threads) have waited for what others do, or looked, by an mbarrier or by polling."""

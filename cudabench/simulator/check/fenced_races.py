@@ -7,21 +7,11 @@ store over what an atomic has updated, which gives a lock back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cudabench.simulator.check.chains import Chains
-from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
+from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
 from cudabench.simulator.check.races import idles
-from cudabench.simulator.memory import Region
-from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast, different
-
-if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
-    from cudabench.simulator.machine import Machine
-
+from cudabench.simulator.values import Array, as_array, broadcast, different
 
 # What a plain access of each kind races with. That an atomic comes after a plain read is not held against anyone: so
 # atomics are spared that the value need not get.
@@ -31,50 +21,17 @@ AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"
 class FencedRaces(GridRaces):
     """Looks for races between the blocks of one launch of a kernel with fences."""
 
-    def __init__(self, machine: Machine, width: int) -> None:
-        super().__init__(machine, width)
-        self.chains = Chains(len(self.free) - 1)
-
-    def fence(self, chunk: Chunk, mask: Array | None) -> None:
-        """Note a fence of the active lanes."""
-        super().fence(chunk, mask)
-        if self.looks:
-            self.chains.fence(self.numbers(chunk)[self.rows(chunk, mask)])
-
-    def barrier(self) -> None:
-        """Note that threads of blocks have met."""
-        if self.looks:
-            self.chains.barrier()
-
-    def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
-        """Note that the active lanes have passed a barrier of their cluster; waited: as there."""
-        super().cluster_barrier(chunk, mask, waited)
-        if self.looks:
-            assert self.cluster is not None
-            self.chains.meet(self.numbers(chunk)[self.rows(chunk, mask)], self.cluster)
-
-    def search(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
-    ) -> None:
+    def search(self, touch: Touch) -> None:
         """Examine and note one access, before it is carried out."""
-        self.chains.now += 1
-        few = self.few(access, region, address, offset, mask)
-        if few is not None and self.load(few):
-            return
-        touch = self.every(access, region, address, offset, mask, data)
         if not touch.start.size:
             return
-        if access.kind == "load":
-            self.load(touch)
-        elif access.kind == "store":
-            self.store(touch)
-        else:
-            self.atomic(touch)
+        {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
         if self.chains.lost and not self.told:
             self.told = True
+            location = touch.access.location
             self.machine.hazards.unsearched(
-                access.location,
-                f"races between blocks were not looked for from line {access.location.line} on: {self.chains.lost}: "
+                location,
+                f"races between blocks were not looked for from line {location.line} on: {self.chains.lost}: "
                 "take a smaller problem",
             )
 
@@ -86,23 +43,29 @@ class FencedRaces(GridRaces):
             self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
         lacking = self.lacking(touch)
         bad = {} if access.ordered else self.unordered(touch)
-        if touch.chosen is None:
-            if bad or lacking:
-                return False
-        else:
-            for sign, lanes in lacking.items():
-                self.missing_fence(touch, lanes, sign)
-                for kind in bad:
-                    bad[kind] &= ~lanes
-            if "store" in bad:
-                bad["store"] &= ~self.too_early(touch, bad["store"])
-            for kind, lanes in bad.items():
-                if lanes.any():
-                    self.report(touch, lanes, kind)
+        if touch.chosen is None and (bad or lacking):
+            return False
+        for sign, lanes in lacking.items():
+            self.missing_fence(touch, lanes, sign)
+            for kind in bad:
+                bad[kind] &= ~lanes
+        if "store" in bad:
+            bad["store"] &= ~self.too_early(touch, bad["store"])
+        for kind, lanes in bad.items():
+            self.report(touch, lanes, kind)
         if access.ordered:
             self.leave(touch, "look")
-        else:
-            self.leave_load(touch)
+            return True
+        # Of each granule the block that reads it last, and the one before that.
+        trail, granules, owners = touch.trail, touch.granules, touch.owners
+        others = touch.others("load")
+        if others is not None and others.any():
+            places = granules[others]
+            trail.kinds["load before"][:, places] = trail.kinds["load"][:, places]
+        if self.leave(touch, "load", latest=True):
+            met = touch.last("load") != owners
+            number = access.numbers["global"]
+            trail.leave("load before", granules[met], owners[met], number, self.passed, self.chains.now, latest=True)
         return True
 
     def look(self, touch: Touch) -> None:
@@ -110,57 +73,37 @@ class FencedRaces(GridRaces):
         for kind in ("store", "atomic"):
             others = touch.others(kind)
             if others is not None:
-                times = touch.trail.at(kind)[touch.granules]
+                times = touch.times(kind)
                 others &= (times < 0) | (kind == "atomic")
                 self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
     def too_early(self, touch: Touch, bad: Array) -> Array:
         """Report those bad reads that come behind the right flag, and lack but the reader's own fence; return them."""
-        early = self.earlier(touch, "store", bad, True)
+        early = self.earlier(touch, bad)
         if early.any():
             place = int(np.argmax(early))
             block, thread, spot = self.told_place(touch, place)
-            writer, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds["store"])
+            party, location = self.party(touch, place, "store")
             self.machine.hazards.add(
                 "missing-fence", touch.access.location, int(early.sum()), block, thread,
-                f"thread {thread} of block {block} reads {spot}, which {self.party(int(writer))} writes in line "
-                f"{self.machine.code.accesses[what][0].line} and then announces by a flag. The thread has read the "
-                "flag, but without __threadfence() before this read: it may get what was there before.",
+                f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
+                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                "may get what was there before.",
             )  # fmt: skip
         return early
 
-    def earlier(self, touch: Touch, kind: str, chosen: Array, stores: bool) -> Array:
-        """Return for which of some granules all that others did is ordered before; stores: as of `Chains.before`."""
+    def earlier(self, touch: Touch, chosen: Array) -> Array:
+        """Return for which of some granules all that was stored is ordered before, but for the reader's own fence."""
         found: Array = np.zeros(chosen.shape, bool)
         at = np.flatnonzero(chosen)
-        places = touch.granules[at]
-        last, times = touch.trail.kinds[kind][0][places], np.abs(touch.trail.at(kind)[places])
-        found[at] = self.chains.before(touch.owners[at], last, times, stores)
+        last, _, _, times = touch.trail.kinds["store"][:, touch.granules[at]]
+        found[at] = self.chains.before(touch.owners[at], last, np.abs(times), True)
         return found
-
-    def leave_load(self, touch: Touch) -> None:
-        """Note a load: of each granule the block that reads it last, and the one before that."""
-        trail, granules, owners = touch.trail, touch.granules, touch.owners
-        others = touch.others("load")
-        if others is not None and others.any():
-            places = granules[others]
-            last, what, passed = (array[places] for array in trail.kinds["load"])
-            times = trail.at("load")[places]
-            trail.leave("load before", places, last, 0, self.passed, latest=True)
-            trail.kinds["load before"][1][places] = what
-            trail.at("load before")[places] = times
-            if self.passed is not None:
-                trail.kinds["load before"][2][places] = passed
-        if self.leave(touch, "load", latest=True):
-            met = touch.last("load") != owners
-            number = touch.access.numbers["global"]
-            trail.leave("load before", granules[met], owners[met], number, self.passed, latest=True)
-            trail.at("load before")[granules[met]] = self.chains.now
-        trail.at("load")[granules] = self.chains.now
 
     def store(self, touch: Touch) -> None:
         """Note a store of lanes, and report its races."""
         access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
+        hazards, accesses = self.machine.hazards, self.machine.code.accesses
         flags: Array = np.full(granules.shape, access.ordered)
         if not access.ordered and "atomic" in trail.kinds:
             flags = touch.last("atomic") != 0
@@ -172,28 +115,26 @@ class FencedRaces(GridRaces):
             if bad:
                 loud = self.changes(touch) & ~flags
                 for unfenced in self.lacking(touch).values():
-                    if self.told_of(trail, granules[unfenced & loud]):
+                    # Where it is told of all these stores that the fence behind them is missing.
+                    stores = different(trail.kinds["store"][1][granules[unfenced & loud]]).tolist()
+                    if all(hazards.known("missing-fence", accesses[one].location) for one in stores):
                         loud &= ~unfenced
                 for kind, lanes in bad.items():
-                    if (lanes & loud).any():
-                        self.report(touch, lanes & loud, kind)
-        self.stamp(touch)
-        if access.ordered:
-            self.signs[different(owners)] += 1
-            self.signed = True
+                    self.report(touch, lanes & loud, kind)
         if flags.any():
             self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
         met = self.leave(touch, "store")
-        trail.at("store")[granules] = np.where(flags, -self.chains.now, self.chains.now)
+        trail.kinds["store"][3][granules[flags]] = -self.chains.now
+        if access.ordered:
+            self.chains.now += 1
+            self.signs[owners] = self.chains.now
         if met and plain:
             self.written_twice(touch)
 
     def atomic(self, touch: Touch) -> None:
         """Note an atomic of lanes, and report its races."""
         access, base, owners = touch.access, touch.region.base, touch.owners
-        mine = different(owners)
-        self.sign(mine)
-        self.free[mine] = self.any_free = True
+        self.sign(owners)
         for kind, lanes in self.unordered(touch).items():
             self.report(touch, lanes, kind)
         if not access.ordered:
@@ -205,7 +146,6 @@ class FencedRaces(GridRaces):
         else:
             self.chains.update(base, touch.trail.granules, touch.granules, owners, returns)
             self.leave(touch, "atomic", latest=True)
-            touch.trail.at("atomic")[touch.granules] = self.chains.now
         if returns:
             self.leave(touch, "look")
 
@@ -230,8 +170,8 @@ class FencedRaces(GridRaces):
                 continue
             at = np.flatnonzero(others)
             places, mine = touch.granules[at], touch.owners[at]
-            last = touch.trail.kinds[kind][0][places]
-            ordered = self.chains.before(mine, last, touch.trail.at(kind)[places], touch.access.kind != "load")
+            last, _, _, times = touch.trail.kinds[kind][:, places]
+            ordered = self.chains.before(mine, last, times, touch.access.kind != "load")
             ordered |= self.before_a_barrier(touch.trail, kind, places, mine)
             if kind == "atomic" and "look" in touch.trail.kinds:
                 looked = touch.trail.kinds["look"][0][places]
@@ -254,16 +194,10 @@ class FencedRaces(GridRaces):
             found["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
         others = touch.others("store")
         if others is not None and self.chains.seen is not None:
-            times = touch.trail.at("store")[touch.granules]
-            found["a flag"] = others & (times > 0) & self.chains.announced(touch.owners, touch.last("store"), times)
+            times = touch.times("store")
+            found["a flag"] = others & (times > 0) & (self.chains.seen[touch.owners, touch.last("store")] > times)
             if self.any_free:
                 found["a flag"] &= ~found["an atomic"]
         if not self.chains.lost:
-            found = {sign: bad & ~self.earlier(touch, "store", bad, True) for sign, bad in found.items()}
+            found = {sign: bad & ~self.earlier(touch, bad) for sign, bad in found.items()}
         return {sign: bad for sign, bad in found.items() if bad.any()}
-
-    def told_of(self, trail: Trail, granules: Array) -> bool:
-        """Return whether it is told of all stores to some granules that the fence behind them is missing."""
-        accesses = self.machine.code.accesses
-        stores = different(trail.kinds["store"][1][granules]).tolist()
-        return all(self.machine.hazards.known("missing-fence", accesses[number][0]) for number in stores)

@@ -19,19 +19,22 @@ that write the same value do no harm.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.chains import Chains
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.memory import Region, flat, folded
+from cudabench.simulator.memory import Region, flat, folded, granules
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
+    from cudabench.simulator.check.races import LogEntry
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
@@ -49,47 +52,31 @@ class Trail:
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
-        # By kind of access: the block, the access, how many barriers of its cluster the block had passed.
-        self.kinds: dict[str, tuple[Array, Array, Array]] = {}
-        self.times: dict[str, Array] = {}
-
-    @cached_property
-    def stamps(self) -> Array:
-        """Of the last store of each granule: how many fences, atomics and signs its block had behind it."""
-        return np.zeros((3, self.granules), np.int32)
-
-    def at(self, kind: str) -> Array:
-        """Return when each granule was accessed so last, as of `Chains`; negative for what does not race."""
-        if kind not in self.times:
-            self.times[kind] = np.zeros(self.granules, np.int32)
-        return self.times[kind]
+        # By kind of access: the block, the access, how many barriers of its cluster the block had passed, and the time,
+        # negative for what does not race.
+        self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
         """Return whether another block did this to each granule, or None where none did."""
-        found = self.kinds.get(kind)
-        if found is None:
+        if kind not in self.kinds:
             return None
-        last = found[0][granules]
+        last = self.kinds[kind][0][granules]
         return (last != 0) & (last != blocks)
 
     def leave(
-        self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, latest: bool = False
-    ) -> bool:
+        self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, now: int = 0,
+        latest: bool = False,
+    ) -> bool:  # fmt: skip
         """Note who accessed what, and return whether blocks met in this one access.
 
-        passed: how many barriers of its cluster each block has passed; None for none. latest: whether the last block
-        alone is kept, as it is of stores.
+        passed: how many barriers of its cluster each block has passed; None for none. now: the time. latest: whether
+        the last block alone is kept, as it is of stores.
         """
-        if kind not in self.kinds:
-            last, what = np.zeros((2, self.granules), np.int32)
-            never = np.int32(0)
-            self.kinds[kind] = (last, what, np.broadcast_to(never, self.granules))
-        last, what, when = self.kinds[kind]
+        last, what, when, times = self.kinds[kind]
         if passed is not None:
-            if not when.flags.writeable:  # the first since a block passed a barrier of its cluster
-                when = when.copy()
-                self.kinds[kind] = (last, what, when)
             when[granules] = passed[blocks]
+        if now:
+            times[granules] = now
         before = None if latest or kind == "store" else last[granules]
         last[granules] = blocks
         meeting = last[granules] != blocks
@@ -138,6 +125,10 @@ class Touch(NamedTuple):
         """Return the block that did something to each granule last, 0 for none."""
         return self.trail.kinds[kind][0][self.granules]
 
+    def times(self, kind: str) -> Array:
+        """Return when each granule was accessed so last."""
+        return self.trail.kinds[kind][3][self.granules]
+
     def others(self, kind: str) -> Array | None:
         """Return whether another block did something to each granule, or None where none did."""
         return self.trail.others(kind, self.granules, self.owners)
@@ -161,30 +152,25 @@ class GridRaces:
                 f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem",
                 "too-large",
             )
-        self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
+        self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel no more than a clock
+        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # which may have waited for others
         self.any_free = False
         self.origin: Any = None  # of the chunk whose blocks have these numbers:
         self.numbered: Array = None
         # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
         self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
-        # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
-        self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, blocks + 1 if self.looks else 0), np.int32)
-        self.signed = False  # whether any block has any of these
+        # The times of each block's last atomic, of the last fence before that, and of all that another may wait for.
+        self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
         self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
-        self.cluster: Array = None  # by block the number of its cluster
-
-    def barrier(self) -> None:
-        """Note that threads of blocks have met: of what other blocks did it tells nothing."""
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
         if self.looks:
-            mine = self.numbers(chunk)[self.rows(chunk, mask)]
-            self.fences[mine] += 1
-            self.signs[mine] += 1
-            self.signed = True
+            mine = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
+            self.chains.fence(mine)
+            self.signs[mine] = self.chains.now
 
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Note that the active lanes have passed a barrier of their cluster.
@@ -195,16 +181,20 @@ class GridRaces:
             return
         self.fence(chunk, mask)
         if self.passed is None:
-            x, y, _ = self.machine.grid
-            wide, high, deep = self.machine.plan.cluster or (1, 1, 1)
-            place = np.arange(-1, len(self.fences) - 1)
-            across = -(-x // wide)
-            self.cluster = place % x // wide + across * (
-                place // x % y // high + -(-y // high) * (place // (x * y) // deep)
-            )
-            self.passed = np.zeros(len(self.fences), np.int32)
-        rows = self.rows(chunk, mask)
-        self.passed[self.numbers(chunk)[rows]] = broadcast(waited, chunk.shape).max(axis=1)[rows]
+            self.passed = np.zeros(self.free.size, np.int32)
+        rows = chunk.lanes(mask).any(axis=1)
+        mine = self.numbers(chunk)[rows]
+        self.passed[mine] = broadcast(waited, chunk.shape).max(axis=1)[rows]
+        if self.machine.code.orders:
+            self.chains.meet(mine, self.cluster)
+
+    @cached_property
+    def cluster(self) -> Array:
+        """By block the number of its cluster."""
+        grid, cluster = self.machine.grid[::-1], (self.machine.plan.cluster or (1, 1, 1))[::-1]
+        places = np.unravel_index(np.arange(self.chains.blocks), grid)
+        within = tuple(place // size for place, size in zip(places, cluster, strict=True))
+        return np.append(-1, np.ravel_multi_index(within, grid))
 
     def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array:
         """Return whether a barrier of the cluster stands between the last access of each granule and its block.
@@ -213,18 +203,11 @@ class GridRaces:
         """
         if self.passed is None:
             return np.zeros(granules.shape, bool)
-        last, _, when = (array[granules] for array in trail.kinds[kind])
+        last, _, when, _ = trail.kinds[kind][:, granules]
         ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
         return ordered | (last == MANY)
 
-    def rows(self, chunk: Chunk, mask: Array | None) -> Array:
-        """Return which blocks of a chunk have an active lane."""
-        rows: Array = chunk.lanes(mask).any(axis=1)
-        return rows
-
-    def log(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
-    ) -> None:
+    def log(self, region: Region, entry: LogEntry) -> None:
         """Examine and note one access, before it is carried out."""
         if not self.looks:
             return
@@ -232,38 +215,55 @@ class GridRaces:
             if region.base not in self.large:
                 self.large.add(region.base)
                 self.machine.hazards.unsearched(
-                    access.location,
+                    entry.access.location,
                     f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes, and "
                     f"'{region.name}' has {region.size}: take a smaller problem",
                     "too-large",
                 )
             return
-        self.search(access, region, address, offset, mask, data)
-
-    def search(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
-    ) -> None:
-        """Examine and note one access of a launch that is not too large, before it is carried out."""
-        few = None if self.any_free else self.few(access, region, address, offset, mask)
-        if few is not None:
-            others = map(few.others, AGAINST["load"])
-            if not any(found is not None and found.any() for found in others):
-                self.leave(few, "load")
+        chunk, fences = self.machine.chunk, self.machine.code.orders
+        address, offset, mask = entry.address, entry.offset, entry.mask
+        self.chains.now += fences
+        if entry.access.kind == "load" and type(address) is Affine and (fences or not self.any_free):
+            # Neighbours at one place are told once, unless they race.
+            found = folded(address, offset, mask, chunk)
+            if found is not None and self.load(
+                self.touch(region, entry, None, found[0], self.numbers(chunk)[found[1]])
+            ):
                 return
-        touch = self.every(access, region, address, offset, mask, data)
+        mask, numbers = chunk.root if mask is None else mask, self.numbers(chunk)
+        if self.latest is None or self.latest[0] is not mask:
+            lanes = np.flatnonzero(chunk.lanes(mask))
+            self.latest = mask, lanes, numbers[lanes // chunk.threads]
+        _, lanes, blocks = self.latest
+        places = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[lanes]
+        self.search(self.touch(region, entry, lanes, places, blocks))
+
+    def load(self, touch: Touch) -> bool:
+        """Note a load unless it races; return whether it does not."""
+        others = map(touch.others, AGAINST["load"])
+        if any(found is not None and found.any() for found in others):
+            return False
+        self.leave(touch, "load")
+        return True
+
+    def search(self, touch: Touch) -> None:
+        """Examine and note one access, before it is carried out."""
+        access = touch.access
         loud: Array = True
         if access.kind == "atomic":
-            self.sign(different(touch.blocks))
-            self.updated.add(region.base)
             if self.any_free:  # who cannot have waited for others
                 loud = ~self.free[touch.owners]
-            self.free[touch.blocks] = self.any_free = True
+            self.sign(touch.blocks)
+            self.updated.add(touch.region.base)
         elif access.kind == "store":
             touch = self.stored(touch)
             loud = self.changes(touch)
         elif self.any_free:
             free = self.free[touch.blocks]
-            self.unfenced(touch.only(free))
+            unfenced = touch.only(free)
+            if unfenced.start.size and "store" in touch.trail.kinds:
+                self.missing_fence(unfenced, self.without_fence(unfenced))
             touch = touch.only(~free)
         if not touch.start.size:
             return
@@ -271,8 +271,7 @@ class GridRaces:
             bad = touch.others(kind)
             if bad is not None and bad.any():
                 bad &= ~self.before_a_barrier(touch.trail, kind, touch.granules, touch.owners) & loud
-                if bad.any():
-                    self.report(touch, bad, kind)
+                self.report(touch, bad, kind)
         if self.leave(touch, access.kind) and access.kind == "store":
             self.written_twice(touch)
 
@@ -280,75 +279,42 @@ class GridRaces:
         """Note a store of lanes whose blocks may have waited for others, which race with no more than what others
         wrote last of all; return that of the other lanes."""
         if not self.any_free or not (free := self.free[touch.blocks]).any():
-            self.stamp(touch)
             return touch
         plain = touch.region.base not in self.updated
         if plain and "store" in touch.trail.kinds:
             bad = self.quiet(touch)
             if bad.any():
-                bad &= self.changes(touch)
-            if bad.any():
-                self.report(touch, bad, "store")
-        self.stamp(touch)
+                self.report(touch, bad & self.changes(touch), "store")
         mine = touch.only(free)
         if self.leave(mine, "store") and plain:
             self.written_twice(mine)
         return touch.only(~free)
 
-    def few(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> Touch | None:
-        """Return a load of lanes that share places, each told once; None for any other access."""
-        if access.kind != "load" or type(address) is not Affine:
-            return None
-        chunk = self.machine.chunk
-        found = folded(address, offset, mask, chunk)
-        if found is None:
-            return None
-        return self.touch(access, region, None, found[0] - region.base, self.numbers(chunk)[found[1]], ())
-
-    def every(
-        self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
-    ) -> Touch:
-        """Return an access of the lanes of a mask."""
-        chunk = self.machine.chunk
-        chosen, blocks = self.chosen(chunk, chunk.root if mask is None else mask)
-        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
-        return self.touch(access, region, chosen, start, blocks, data)
-
-    def touch(
-        self, access: MemoryOp, region: Region, chosen: Array | None, start: Array, blocks: Array, data: Sequence[Value]
-    ) -> Touch:
-        """Return an access that begins at bytes of a region, by lanes of blocks."""
-        trail = self.trails.get(region.base)
-        if trail is None:
-            trail = self.trails[region.base] = Trail(-(-region.size // self.width))
-        granules, each = start // self.width, access.size // self.width
-        if each > 1:
-            granules, blocks = (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
-        return Touch(access, region, trail, chosen, start, granules, blocks, data)
+    def touch(self, region: Region, entry: LogEntry, chosen: Array | None, address: Array, blocks: Array) -> Touch:
+        """Return an access to places in a region, by lanes of blocks."""
+        if region.base not in self.trails:
+            self.trails[region.base] = Trail(-(-region.size // self.width))
+        access, start = entry.access, address - region.base
+        owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
+        places = granules(start, access.size, self.width)
+        return Touch(access, region, self.trails[region.base], chosen, start, places, owners, entry.data)
 
     def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Note an access, as `Trail.leave` does."""
         number = touch.access.numbers["global"]
-        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, latest)
+        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, self.chains.now, latest)
 
-    def sign(self, blocks: Array) -> None:
-        """Note an atomic of blocks."""
-        self.atomics[blocks] += 1
-        self.fenced[blocks] = self.fences[blocks]
-        self.signs[blocks] += 1
-        self.signed = True
-
-    def stamp(self, touch: Touch) -> None:
-        """Note behind which fences, atomics and signs a store comes."""
-        if self.signed:  # before that all of them are 0
-            for stamps, own in zip(touch.trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
-                stamps[touch.granules] = own[touch.owners]
+    def sign(self, lanes: Array) -> None:
+        """Note an atomic of lanes, by their blocks."""
+        blocks = different(lanes)
+        self.chains.now += 1
+        self.atomics[blocks] = self.signs[blocks] = self.chains.now
+        self.fenced[blocks] = self.chains.fences[blocks]
+        self.free[blocks] = self.any_free = True
 
     def quiet(self, touch: Touch) -> Array:
         """Return what another block wrote last and has given no sign of since."""
-        writers = touch.last("store")
-        found: Array = (writers > 0) & (writers != touch.owners)
-        return found & (self.signs[writers] == touch.trail.stamps[2, touch.granules])
+        return touch.others("store") & (self.signs[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes(self, touch: Touch) -> Array:
         """Return for each granule of a store whether its element gets another value than it has."""
@@ -360,31 +326,23 @@ class GridRaces:
         """Return what is so of elements, (lanes, elements), for each granule."""
         return np.repeat(elements, touch.access.size // self.width // touch.access.count, axis=1).reshape(-1)
 
-    def unfenced(self, touch: Touch) -> None:
-        """Report reads of what another block wrote and then made known by an atomic without a fence in between."""
-        if touch.start.size and "store" in touch.trail.kinds:
-            bad = self.without_fence(touch)
-            if bad.any():
-                self.missing_fence(touch, bad)
-
     def without_fence(self, touch: Touch) -> Array:
         """Return what other blocks wrote and then made known by an atomic without a fence in between."""
-        writers = touch.last("store")
-        fences, atomics = touch.trail.stamps[:2, touch.granules]
-        bad: Array = (writers > 0) & (writers != touch.owners)
-        return bad & (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
+        writers, times = touch.last("store"), np.abs(touch.times("store"))
+        return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
     def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
-        """Record reads of what was made known without a fence."""
+        """Record reads of what was made known without a fence, if there are any."""
+        if not bad.any():
+            return
         place = int(np.argmax(bad))
         block, thread, spot = self.told_place(touch, place)
-        writer, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds["store"])
+        party, location = self.party(touch, place, "store")
         self.machine.hazards.add(
-            "missing-fence", self.machine.code.accesses[what][0], int(different(touch.granules[bad]).size), block,
-            thread,
-            f"{self.party(int(writer))} writes {spot} and then {sign}, without __threadfence() in between; thread "
-            f"{thread} of block {block} reads it in line {touch.access.location.line} and may get what was there "
-            "before. Put __threadfence() between the write and the atomic.",
+            "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
+            f"{party} writes {spot} and then {sign}, without __threadfence() in between; thread {thread} of block "
+            f"{block} reads it in line {touch.access.location.line} and may get what was there before. Put "
+            "__threadfence() between the write and the atomic.",
         )  # fmt: skip
 
     def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
@@ -395,17 +353,15 @@ class GridRaces:
         spot = in_region(touch.region, int(touch.granules[place]) * self.width, touch.access.width)
         return chunk.block_index(block), chunk.thread_index(thread), spot
 
-    def party(self, number: int) -> str:
+    def party(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
+        """Return what messages call the block that did something to a granule last, and where it did."""
+        last, what, _, _ = touch.trail.kinds[kind][:, touch.granules[place]].tolist()
+        return "another block" if last == MANY else self.called(last), self.machine.code.accesses[what].location
+
+    def called(self, number: int) -> str:
         """Return what messages call a block, by its number from 1 on."""
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
-
-    def chosen(self, chunk: Chunk, mask: Array | None) -> tuple[Array, Array]:
-        """Return the lanes of a mask, and the number of the block that each of them is in."""
-        if self.latest is None or self.latest[0] is not mask or self.origin != (chunk.origin, chunk.extent):
-            lanes = np.flatnonzero(chunk.lanes(mask))
-            self.latest = mask, lanes, self.numbers(chunk)[lanes // chunk.threads]
-        return self.latest[1:]
 
     def numbers(self, chunk: Chunk) -> Array:
         """Return the number of each block of a chunk in the grid, from 1 on."""
@@ -434,34 +390,31 @@ class GridRaces:
         if bad.any():
             place, other = int(later[bad][0]), int(earlier[bad][0])
             location = touch.access.location
-            self.add(touch, place, int(bad.sum()), self.party(int(touch.owners[other])), "store", location)
+            self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
 
     def report(self, touch: Touch, bad: Array, kind: str) -> None:
-        """Report an access to what other blocks accessed."""
-        place = int(np.argmax(bad))
-        last, what, _ = (array[touch.granules[place]] for array in touch.trail.kinds[kind])
-        lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())
-        party = "another block" if last == MANY else self.party(int(last))
-        self.add(touch, place, lanes, party, kind.partition(" ")[0], self.machine.code.accesses[what][0])
+        """Report an access to what other blocks accessed, where it is bad."""
+        if bad.any():
+            place = int(np.argmax(bad))
+            lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())
+            party, location = self.party(touch, place, kind)
+            self.add(touch, place, lanes, party, kind.partition(" ")[0], location)
 
     def add(self, touch: Touch, place: int, count: int, party: str, kind: str, location: Location) -> None:
         """Record the race of one access with another block's."""
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
+        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
+            cure = "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
+        elif access.kind == kind == "store":
+            cure = "let each of them write to places of its own, or use an atomic"
+        elif "atomic" in (access.kind, kind):
+            cure = "use an atomic in both lines, or another launch"
+        else:
+            cure = "read it in another launch, or, where the old value is meant, write to another array"
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
-            f"blocks run in any order: {self.cure(access, kind, location)}."
+            f"blocks run in any order: {cure}."
         )
         self.machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
-
-    def cure(self, access: MemoryOp, kind: str, location: Location) -> str:
-        """Return what mends the race of an access with one of a kind by another block."""
-        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
-            return "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
-        kinds = {access.kind, kind}
-        if kinds == {"store"}:
-            return "let each of them write to places of its own, or use an atomic"
-        if "atomic" in kinds:
-            return "use an atomic in both lines, or another launch"
-        return "read it in another launch, or, where the old value is meant, write to another array"

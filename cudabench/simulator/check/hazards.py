@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.cures import GRID, Cure, around_barrier
-from cudabench.simulator.check.places import Between, Declared, Places, in_region, region_size
+from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
@@ -33,7 +34,7 @@ class Hazards:
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
-        self.cures: dict[tuple[int, int], Cure] = {}  # of races, by file and line
+        self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # of races, by file and line
 
     def add(
         self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0,
@@ -61,24 +62,14 @@ class Hazards:
         text = f"thread {thread} of block {block} {what}."
         self.add(kind, location, count, block, thread, text, suspected=suspected)
 
-    def cure(self, location: Location) -> Cure:
-        """Return what mends the races of a line, to be added to."""
-        return self.cures.setdefault((location.file, location.line), Cure())
-
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
         return (kind, location.file, location.line) in self.found
 
-    def records(self) -> tuple[Hazard, ...]:
-        """Return the hazards in the order of their lines."""
-        return self._records(self.found)
-
-    def suspicions(self) -> tuple[Hazard, ...]:
-        """Return what explains a wrong result, in the order of the lines."""
-        return self._records(self.suspected)
-
-    def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
+    def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
+        """Return the hazards in the order of their lines; suspected: what explains a wrong result."""
         records = []
+        found = self.suspected if suspected else self.found
         for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].told(message)
@@ -97,15 +88,13 @@ class Hazards:
             bad = chunk.lanes(bad) & machine.mask
         _, place = first_lane(bad, chunk)
         where = int(broadcast(address, chunk.shape)[place])
-        verb = f"{VERBS[access.kind]} {size} bytes"
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
-        width, line = access.width, access.location.line
+        width, line, region = access.width, access.location.line, self.space.nearest(where)
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
             names = self.code.shared_names
             near = next((one for one in reversed(names) if one[1] <= max(where, 0)), None)
             spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
-            side = _side(where, size, 0, high)
-            text = f"{verb} at {spot}, {side} the block's {high} bytes of shared memory"
+            text = f"at {spot}, {_side(where, 0, high)} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
                 text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
@@ -114,46 +103,40 @@ class Hazards:
             name = next(name for name, start, _ in self.code.shared_names if start == low)
             spot = self.places.of_shared(name, low, high - low, where, width, line)
             holds = self.places.size(name, high - low, width, line)
-            side, array = _side(where, size, low, high), plain_name(name)
-            text = f"{verb} at {spot}, {side} '{array}' ({holds})"
+            text = f"at {spot}, {_side(where, low, high)} '{plain_name(name)}' ({holds})"
         elif space == "local" or access.bounds == (low, high):
-            bounded = access.bounds is not None
-            memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"
-            text = f"{verb} at {_beyond(where, size, low, high)} of {memory}"
+            memory = f"a local array of {high - low} bytes" if access.bounds else f"its {high} bytes of local memory"
+            text = f"at {_beyond(where, size, low, high)} of {memory}"
         elif 0 <= where < 1 << 16 or ((low, high) == (1, 0) and abs(where) < 1 << 32):
-            text = f"{verb} through a null pointer (address {where:#x})"
+            text = f"through a null pointer (address {where:#x})"
+        elif region is None:
+            text = f"at address {where:#x}, far from every array"
         else:
-            region = self.space.nearest(where)
-            if region is None:
-                text = f"{verb} at address {where:#x}, far from every array"
-            else:
-                offset = where - region.base
-                side = f"{_side(offset, size, 0, region.size)} '{region.name}' ({region_size(region, width)})"
-                text = f"{verb} at {in_region(region, offset, width)}, {side}"
-        self.report(machine, "out-of-bounds", access.location, bad, text)
+            offset, element = where - region.base, region.element or width
+            holds = elements(region.shape or (region.size // element,), element, region.size)
+            side = f"{_side(offset, 0, region.size)} '{region.name}' ({holds})"
+            text = f"at {in_region(region, offset, width)}, {side}"
+        self.report(machine, "out-of-bounds", access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}")
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are not a multiple of their size."""
         chunk = machine.chunk
         lanes = bad if machine.mask is None else bad & machine.mask
         where = int(broadcast(address, chunk.shape)[first_lane(lanes, chunk)[1]])
-        spot = self.place_of(access, where, size)
-        text = f"{VERBS[access.kind]} {size} bytes at {spot}"
-        self.report(machine, "misaligned", access.location, lanes, text)
-
-    def place_of(self, access: MemoryOp, where: int, size: int) -> str:
-        """Return the place of an access that is misaligned for its size, for a message."""
         region, end = self.space.nearest(where), f"whose address is not a multiple of {size}"
         if region is not None:
-            return f"{in_region(region, where - region.base, access.width)}, {end}"
-        if list(access.numbers) == ["shared"]:
-            return f"{self.places.shared(where, access.width, access.location.line)}, {end}"
-        if access.variable is None:
-            return f"byte {where} of its memory, {end}"
-        start, _, name = access.variable
-        if access.skewed:
-            end = f"which need only start at a multiple of {start & -start}, not of {size}"
-        return f"byte {where - start} of the local '{name}', {end}"
+            spot = in_region(region, where - region.base, access.width)
+        elif list(access.numbers) == ["shared"]:
+            spot = self.places.shared(where, access.width, access.location.line)
+        elif access.variable is None:
+            spot = f"byte {where} of its memory"
+        else:
+            start, _, name = access.variable
+            spot = f"byte {where - start} of the local '{name}'"
+            if access.skewed:
+                end = f"which need only start at a multiple of {start & -start}, not of {size}"
+        text = f"{VERBS[access.kind]} {size} bytes at {spot}, {end}"
+        self.report(machine, "misaligned", access.location, lanes, text)
 
     def trap(self, machine: Machine, location: Location) -> None:
         """Record that lanes come to a trap that the compiler has put where the source is undefined."""
@@ -177,16 +160,16 @@ class Hazards:
         for other_op, lanes in all_parked:
             away = lanes[row] & ~here
             if other_op is not op and away.any():
-                other = chunk.thread_index(int(np.argmax(away)))
+                other, line = chunk.thread_index(int(np.argmax(away))), other_op.line.line
                 what = "at the barrier in" if other_op.kind == "barrier" else "in"
-                line = other_op.line.line
                 same = (other_op.kind, line) == ("barrier", op.line.line)
-                at = "this line in another turn" if same else f"line {line}"
-                reason = f"thread {other} waits {what} {at} instead"
+                reason = (
+                    f"thread {other} waits {what} {'this line in another turn' if same else f'line {line}'} instead"
+                )
                 break
         else:
-            gone = machine.exited is not None and chunk.real(machine.exited)[row] & ~here
-            if np.any(gone):
+            gone = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~here
+            if gone.any():
                 other = chunk.thread_index(int(np.argmax(gone)))
                 reason = f"thread {other} has returned, and the barrier counts it"
         why = around_barrier(machine, op.line)
@@ -282,30 +265,23 @@ class Hazards:
         """Record a warp-wide function that names lanes which never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
-        warps = missing.reshape(chunk.blocks, chunk.warps, 32).any(axis=2)
-        waiting = lanes & np.repeat(warps, 32, axis=1)
+        waiting = lanes & chunk.of_warps(missing)
         waiting = waiting if waiting.any() else lanes
         _, place = first_lane(waiting, chunk)
         _, away = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
         assert op.members is not None
         named = op.members(machine)
         mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
+        places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
+        for number, lanes in machine.waiting.items():
+            places.append((lanes, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
+        where = next((where for lanes, where in places if chunk.lanes(lanes)[away]), "is elsewhere")
         self.mask(
             machine, op, waiting, place, mask,
-            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {self.whereabouts(machine, away)} "
+            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {where} "
             "and never comes. Let all lanes that the mask names come to this line, or take the mask from "
             "__ballot_sync() of the condition",
         )  # fmt: skip
-
-    def whereabouts(self, machine: Machine, place: tuple[int, int]) -> str:
-        """Return what a lane waits at."""
-        for _, mask, op, _ in machine.parked:
-            if machine.chunk.lanes(mask)[place]:
-                return f"waits at the barrier in line {op.line.line}"
-        for number, mask in machine.waiting.items():
-            if machine.chunk.lanes(mask)[place]:
-                return f"waits in line {self.code.blocks[number].ops[0].line.line}"
-        return "is elsewhere"
 
     def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
         """Record a fault of a mask."""
@@ -333,9 +309,7 @@ class Hazards:
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
-    full = broadcast(lanes, chunk.shape)
-    if chunk.root is not None:
-        full = full & chunk.root
+    full = chunk.real(lanes)
     place = int(np.argmax(full))
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)
 
@@ -343,7 +317,7 @@ def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
 _BEFORE = "before the start"
 
 
-def _side(offset: int, size: int, low: int, high: int) -> str:
+def _side(offset: int, low: int, high: int) -> str:
     if offset < low:
         return f"{_BEFORE} of"
     return "past the end of" if offset >= high else "across the end of"

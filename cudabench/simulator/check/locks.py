@@ -25,7 +25,7 @@ class Locks:
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
         self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose swap in a loop has ended that loop
-        self.under: set[int] = set()  # accesses, by number, of lanes that have taken a lock so
+        self.under: set[int] = set()  # accesses, by number, some lanes of which have taken a lock so
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
         """Note an atomic of the active lanes; swaps: it may take a lock."""
@@ -55,7 +55,3 @@ class Locks:
         if self.taken.any():
             entry.locked = self.taken & (self.state < HOLDS)
             self.under.add(number)
-
-    def covers(self, entry: LogEntry, other: int, lane: tuple[int, int]) -> bool:
-        """Return whether a lane held a lock at an access, and others did at another one."""
-        return entry.locked is not None and bool(entry.locked[lane]) and other in self.under

@@ -57,49 +57,38 @@ def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
             who = None if machine.mask is None else np.full((1, 1), ALL)
     # A warp barrier waits for those that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
     warp_barrier = op.function == "__syncwarp"
-    ended = None if warp_barrier and not op.line.group else ended_in_part(machine)
-    if ended is not None:
-        named = np.where(machine.lanes(), ALL if who is None else broadcast(who, chunk.shape), np.uint32(0))
-        words = np.bitwise_or.reduce(named.reshape(chunk.blocks, chunk.warps, 32), axis=2)
-        gone = ended & (words[:, :, None] >> LANES & np.uint32(1)).astype(bool)
-        if gone.any():
-            if warp_barrier:
-                machine.hazards.ended(machine, op, gone.reshape(chunk.shape))
-            else:
-                machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
+    exited: Any = machine.exited
+    if exited is None or (warp_barrier and not op.line.group):
+        return who
+    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
+        part = chunk.real(exited) & chunk.of_warps(chunk.real(~exited))
+        machine.ended_in_part = exited, part if part.any() else None
+    if machine.ended_in_part[1] is not None:
+        gone = machine.ended_in_part[1] & named(machine, who)
+        if gone.any() and warp_barrier:
+            machine.hazards.ended(machine, op, gone)
+        elif gone.any():
+            masks = np.where(machine.lanes(), ALL if who is None else broadcast(who, chunk.shape), np.uint32(0))
+            machine.hazards.ended_in_mask(machine, op, gone, masks)
     return who
 
 
-def ended_in_part(machine: Machine) -> Array | None:
-    """Return the lanes that have ended in warps of which others have not, (blocks, warps, 32); None for none."""
-    exited: Any = machine.exited
-    if exited is None:
-        return None
-    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
-        chunk = machine.chunk
-        lanes = chunk.real(exited).reshape(chunk.blocks, chunk.warps, 32)
-        alive = (chunk.real(None).reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
-        part = lanes & alive
-        machine.ended_in_part = exited, part if part.any() else None
-    return machine.ended_in_part[1]
+def named(machine: Machine, who: Array | None) -> Array:
+    """Return the lanes that the active ones name by their masks (None: the whole warp), (blocks, threads)."""
+    chunk, here = machine.chunk, machine.lanes()
+    if who is None:
+        return chunk.of_warps(here)
+    words = np.where(here, broadcast(who, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
+    bits = np.bitwise_or.reduce(words, axis=2)[:, :, None] >> LANES & np.uint32(1)
+    return bits.astype(bool).reshape(chunk.shape)
 
 
 def missing(machine: Machine, op: Op) -> Array | None:
     """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
-    chunk = machine.chunk
-    shape = chunk.blocks, chunk.warps, 32
-    here = machine.lanes()
     assert op.members is not None
-    named = op.members(machine)
-    if named is None:
-        needed = np.broadcast_to(here.reshape(shape).any(axis=2, keepdims=True), shape)
-    else:
-        words = np.where(here, broadcast(named, chunk.shape), np.uint32(0)).reshape(shape)
-        union = np.bitwise_or.reduce(words, axis=2)
-        needed = (union[:, :, None] >> LANES & np.uint32(1)).astype(bool)
-    absent: Array = chunk.real(needed.reshape(chunk.shape) & ~here)
+    absent: Array = machine.chunk.real(named(machine, op.members(machine)) & ~machine.lanes())
     if machine.exited is not None:
         absent = absent & ~machine.exited
     return absent if absent.any() else None
@@ -118,7 +107,7 @@ def reconsider(machine: Machine) -> bool:
             machine.arrive(number, machine.waiting.pop(number))
             found = True
             continue
-        held = absent.reshape(machine.chunk.blocks, machine.chunk.warps, 32).any(axis=2).repeat(32, axis=1)
+        held = machine.chunk.of_warps(absent)
         free = machine.chunk.real(lanes & ~held)
         if free.any() and number not in machine.ready:
             machine.waiting[number] = machine.chunk.real(lanes & held)

@@ -70,7 +70,20 @@ class Places:
         """Return how many elements a shared array of so many bytes has."""
         found = self.declared(plain_name(name), size, line) if self.declared else None
         element, shape = found or (width, (size // width,))
-        return elements(shape) if prod(shape) * element == size else f"{size} bytes"
+        return elements(shape, element, size)
+
+
+def same_memory(code: Code, offset: int) -> str:
+    """Return a sentence for a hazard at an offset of a block's shared memory where several of a kernel's arrays lie, by
+    their names; an empty text where it has one dynamic array, or the offset is that of a static one."""
+    names = list(dict.fromkeys(f"'{plain_name(name)}'" for name in code.dynamic))
+    if len(names) < 2 or offset < code.static_shared:
+        return ""
+    all_of_them = "both begin" if len(names) == 2 else "all begin"
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} {all_of_them} at byte 0 of the dynamic shared memory: they are the "
+        "same memory; take one array and an offset."
+    )
 
 
 def in_region(region: Region, offset: int, width: int) -> str:
@@ -79,15 +92,10 @@ def in_region(region: Region, offset: int, width: int) -> str:
     return _element(name, offset, region.element or width, region.shape, _rows)
 
 
-def region_size(region: Region, width: int) -> str:
-    """Return how many elements an array has."""
-    element = region.element or width
-    shape = region.shape or (region.size // element,)
-    return elements(shape) if prod(shape) * element == region.size else f"{region.size} bytes"
-
-
-def elements(shape: Sequence[int]) -> str:
-    """Return the number of elements by dimension for a message."""
+def elements(shape: Sequence[int], element: int, size: int) -> str:
+    """Return the number of elements by dimension for a message; the bytes where they are not so many elements."""
+    if prod(shape) * element != size:
+        return f"{size} bytes"
     return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"
 
 

@@ -7,15 +7,11 @@ latest fence that its writer had come past by then: what anybody did before that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from cudabench.simulator.check.races import LogEntry, idles
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import Array, Chunk, Value, broadcast
-
-if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
+from cudabench.simulator.values import Array, Chunk, as_array, broadcast
 
 WORD = 2  # bits of an address within a word
 
@@ -36,37 +32,33 @@ class Releases:
         self.fenced[lanes] = self.count
         return self.count
 
-    def write(
-        self, memory: int, words: int, access: MemoryOp, address: Value, offset: int, mask: Array | None, own: int
-    ) -> None:
-        """Note a strong store, or an atomic, which passes on what the word announced before, by lanes of a mask.
+    def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
+        """Note a strong access; an atomic passes on what its word announced before.
 
-        memory: where it is, of so many words; own: of how many of these a block has its own, 0 for none.
+        base: where its memory begins, of so many words; own: of how many of these a block has its own, 0 for none.
+        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where that
+        is no news.
         """
-        if not self.count:
-            return
-        places, lanes = self.places(address, offset, mask, own)
-        kept = self.words.setdefault(memory, np.zeros(words, np.int32))
+        access = entry.access
+        if not access.strong or access.kind == "load":
+            return False, None
+        chunk = self.chunk
+        polls = access.polls and idles(access, [as_array(value, access.dtype, chunk) for value in entry.data])
+        if not (base in self.words if polls else self.count):
+            return polls, None
+        lanes = np.nonzero(chunk.real(entry.mask))
+        places = (broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] >> WORD) + lanes[
+            0
+        ] * own
+        if polls:
+            found: Array = np.zeros(chunk.shape, dtype=np.int32)
+            found[lanes] = self.words[base][places]
+            news = bool((found > self.known).any())
+            np.maximum(self.known, found, out=self.known)
+            return True, found if news else None
+        kept = self.words.setdefault(base, np.zeros(words, np.int32))
         if access.kind == "atomic":
             np.maximum.at(kept, places, self.fenced[lanes])
         else:
             kept[places] = self.fenced[lanes]
-
-    def heard(self, memory: int, address: Value, offset: int, mask: Array | None, own: int) -> Array | None:
-        """Return what the words announce that lanes of a mask look at, (blocks, threads); None if that is no news."""
-        if memory not in self.words:
-            return None
-        places, lanes = self.places(address, offset, mask, own)
-        found: Array = np.zeros(self.chunk.shape, dtype=np.int32)
-        found[lanes] = self.words[memory][places]
-        if (found <= self.known).all():
-            return None
-        np.maximum(self.known, found, out=self.known)
-        return found
-
-    def places(self, address: Value, offset: int, mask: Array | None, own: int) -> tuple[Array, tuple[Array, Array]]:
-        """Return the words of the active lanes and which lanes these are."""
-        chunk = self.chunk
-        every = broadcast(flat(address, offset, chunk), chunk.shape)
-        rows, threads = np.nonzero(chunk.real(mask))
-        return (every[rows, threads] >> WORD) + rows * own, (rows, threads)
+        return False, None

@@ -12,11 +12,11 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.places import in_region
+from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import Array, Value, broadcast
+from cudabench.simulator.values import Array, broadcast
 
 if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
@@ -44,15 +44,16 @@ class StaleReads:
             self.regions = cached if written is None else written if cached is None else cached & written
         self.used = self.regions is None or bool(self.regions)
 
-    def note(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> None:
-        """Note what the lanes of a mask write, or look at what they read through the cache."""
+    def note(self, region: Region, entry: LogEntry) -> None:
+        """Note what lanes write, or look at what they read through the cache."""
+        access = entry.access
         if self.regions is not None and region.base not in self.regions:
             return
         if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
             return  # of surfaces `isa.textures` tells
         chunk = self.machine.chunk
-        lanes = chunk.real(mask)
-        start = broadcast(flat(address, offset - region.base, chunk), chunk.shape)[lanes] // self.width
+        lanes = chunk.real(entry.mask)
+        start = broadcast(flat(entry.address, entry.offset - region.base, chunk), chunk.shape)[lanes] // self.width
         granules = start[:, None] + np.arange(max(1, access.size // self.width))
         writers = self.written.get(region.base)
         if access.kind != "load":
@@ -64,16 +65,12 @@ class StaleReads:
             found = writers[granules]
             bad[lanes] = found.any(axis=1)
             first = int(np.argmax(found > 0))
-            self.report(access, region, bad, int(granules.flat[first]), int(found.flat[first]) - 1)
-
-    def report(self, access: MemoryOp, region: Region, bad: Array, granule: int, writer: int) -> None:
-        """Record reads, the first of them of a granule that the access with a number wrote."""
-        how, cure = HOW[access.cached]
-        line = self.machine.code.accesses[writer].location.line
-        spot = in_region(region, granule * self.width, access.width)
-        self.machine.hazards.report(
-            self.machine, "stale-read", access.location, bad,
-            f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line {line}: "
-            f"the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or read it in "
-            "another launch",
-        )  # fmt: skip
+            spot = in_region(region, int(granules.flat[first]) * self.width, access.width)
+            line = self.machine.code.accesses[int(found.flat[first]) - 1].location.line
+            how, cure = HOW[access.cached]
+            self.machine.hazards.report(
+                self.machine, "stale-read", access.location, bad,
+                f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line "
+                f"{line}: the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or "
+                "read it in another launch",
+            )  # fmt: skip

@@ -13,11 +13,10 @@ of a launch.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.members import missing, reconsider
 from cudabench.simulator.check.places import in_region
@@ -42,6 +41,7 @@ WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", 
 SPACES = ("shared", "global", "local")
 _SHARED = frozenset(("global", "shared", "generic"))  # what other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
+READY, WAITING = 0, 1  # in the place of an op's id
 
 
 class Waits:
@@ -72,12 +72,10 @@ class Waits:
         np.logical_or(self.moved, True if mask is None else mask, out=self.moved)
         self.blocks.add(number)
         if self.with_memory:
-            block = self.machine.code.blocks[number]
-            for op in block.ops:
-                if op.opcode in WRITERS:
-                    self.dirty |= self.written(op)
+            ops = self.machine.code.blocks[number].ops
+            self.dirty.update(*(self.written(op) for op in ops if op.opcode in WRITERS))
             for space in self.dirty - self.copies.keys():
-                self.copies[space] = self.memory(space)
+                self.copies[space] = [array.copy() for array in self.memory(space)]
 
     def turn(self) -> Collection[int]:
         """Return the blocks of code of which one is to run next; none where it does not matter.
@@ -109,8 +107,7 @@ class Waits:
         machine = self.machine
         self.next = self.turns + self.length
         self.length *= 2
-        self.ready, self.waiting = dict(machine.ready), dict(machine.waiting)
-        self.parked = list(machine.parked)
+        self.then = self.places()
         self.registers = list(machine.registers)
         self.stack = (machine.stack.depth, list(machine.stack.backs), [dict(one) for one in machine.stack.levels])
         self.moved: Array = np.zeros(machine.chunk.shape, bool)
@@ -118,28 +115,36 @@ class Waits:
         self.copies.pop("local", None)
         self.dirty.discard("local")
 
+    def places(self) -> dict[tuple[int, int], Array]:
+        """Return all lanes by the block of code at which they go on, and why they are not there yet: READY, WAITING
+        for others of their warps, or a barrier's op."""
+        machine, real = self.machine, self.machine.chunk.real
+        found = {(number, READY): real(mask) for number, mask in machine.ready.items()}
+        found |= {(number, WAITING): real(mask) for number, mask in machine.waiting.items()}
+        for following, mask, op, _ in machine.parked:
+            place = following, id(op)
+            found[place] = real(mask) | found.get(place, np.False_)
+        return found
+
     def unchanged(self) -> bool:
         """Return whether the memory that blocks share is what it was; note what the block before read."""
         if self.last is not None:
             self.note_waits(*self.last)
         for space in self.dirty - {"local"}:
-            copies, now = self.copies[space], self.memory(space, copy=False)
+            copies, now = self.copies[space], self.memory(space)
             if len(copies) != len(now) or not all(map(np.array_equal, copies, now)):
                 return False
         self.dirty &= {"local"}
         return True
 
-    def memory(self, space: str, copy: bool = True) -> list[Array]:
+    def memory(self, space: str) -> list[Array]:
         """Return what lies in a memory; nothing, which is no state to come back to, where that is too much."""
         machine = self.machine
+        one = machine.shared if space == "shared" else machine.local
+        found = [] if one is None else [one]
         if space == "global":
             found = [region.bytes for region in machine.space.slots if region.writable]
-        else:
-            one = machine.shared if space == "shared" else machine.local
-            found = [] if one is None else [one]
-        if sum(array.nbytes for array in found) > MOST_BYTES:
-            return [np.full(1, np.nan)]
-        return [array.copy() for array in found] if copy else found
+        return found if sum(array.nbytes for array in found) <= MOST_BYTES else [np.full(1, np.nan)]
 
     def written(self, op: Op) -> set[str]:
         """Return the memories that an op may write."""
@@ -150,15 +155,10 @@ class Waits:
 
     def back(self, number: int, mask: Array | None) -> bool:
         """Return whether lanes have run and come back to where they were, in the state in which they were."""
-        if number not in self.ready:
-            return False
-        if number in self.rested and self.rested[number] is mask:
+        if self.rested.get(number, False) is mask:
             return True
-        chunk = self.machine.chunk
-        lanes = chunk.real(mask)
-        if (lanes & ~self.moved).any() or not (lanes == chunk.real(self.ready[number])).all():
-            return False
-        if not self.same_state(number, lanes):
+        lanes, then = self.machine.chunk.real(mask), self.then.get((number, READY))
+        if then is None or (lanes & ~self.moved).any() or (lanes != then).any() or not self.same_state(number, lanes):
             return False
         self.rested[number] = mask
         return True
@@ -169,14 +169,15 @@ class Waits:
         needed = self.depends()
         if needed is None:
             return False
-        live, widths = machine.code.blocks[number].live, machine.code.widths
-        for index in needed:
-            if live >> index & 1 and not same(
-                self.registers[index], machine.registers[index], lanes, widths[index], machine.chunk
-            ):
-                return False
+        live, widths, then = machine.code.blocks[number].live, machine.code.widths, self.registers
+        if not all(
+            same(then[index], machine.registers[index], lanes, widths[index], machine.chunk)
+            for index in needed
+            if live >> index & 1
+        ):
+            return False
         if "local" in self.dirty:
-            copies, now = self.copies["local"], self.memory("local", copy=False)
+            copies, now = self.copies["local"], self.memory("local")
             if copies and (copies[0].shape != now[0].shape or not (copies[0][lanes] == now[0][lanes]).all()):
                 return False
         return not machine.code.calls or self.same_stack(lanes)
@@ -186,18 +187,19 @@ class Waits:
         machine = self.machine
         chunk, stack = machine.chunk, machine.stack
         depth, backs, levels = self.stack
-        deep = broadcast(np.asarray(depth).reshape(1, 1) if isinstance(depth, int) else depth, chunk.shape)
+        deep = np.broadcast_to(depth, chunk.shape)
         if not (np.broadcast_to(stack.depth, chunk.shape)[lanes] == deep[lanes]).all():
             return False
         for place, (back, level) in enumerate(zip(backs, levels, strict=True)):
             here = lanes & (deep > place)
-            if not here.any():
-                continue
-            if not (np.broadcast_to(stack.backs[place], chunk.shape) == np.broadcast_to(back, chunk.shape))[here].all():
+            if here.any() and not (
+                np.broadcast_to(stack.backs[place] == back, chunk.shape)[here].all()
+                and all(
+                    same(value, stack.levels[place][index], here, machine.code.widths[index], chunk)
+                    for index, value in level.items()
+                )
+            ):
                 return False
-            for index, value in level.items():
-                if not same(value, stack.levels[place][index], here, machine.code.widths[index], chunk):
-                    return False
         return True
 
     def depends(self) -> frozenset[int] | None:
@@ -239,40 +241,30 @@ class Waits:
         machine = self.machine
         if reconsider(machine):
             return
-        together = self.same_places()
-        waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
-        came = together and all(not (machine.chunk.real(mask) & ~self.moved).any() for mask in waits)
+        # Whether lanes wait at the same barriers, and for the same lanes of their warps, as they did.
+        now = self.places()
+        together = now.keys() == self.then.keys() and all(
+            (lanes == self.then[number, why]).all() and (number < 0 or why == READY or self.same_state(number, lanes))
+            for (number, why), lanes in now.items()
+        )
+        came = together and not any((lanes & ~self.moved).any() for lanes in now.values())
         if not came and machine.parked and machine.barriers.release(spinning=True):
             return
         if together:
             self.stop()
         self.begin()
 
-    def same_places(self) -> bool:
-        """Return whether lanes wait at the same barriers and for the same lanes of their warps as they did."""
-        machine, chunk = self.machine, self.machine.chunk
-        if machine.ready.keys() != self.ready.keys() or machine.waiting.keys() != self.waiting.keys():
-            return False
-        for number, mask in machine.waiting.items():
-            lanes = chunk.real(mask)
-            if not (lanes == chunk.real(self.waiting[number])).all() or not self.same_state(number, lanes):
-                return False
-        then, now = by_place(self.parked, chunk), by_place(machine.parked, chunk)
-        if then.keys() != now.keys():
-            return False
-        for (following, _), lanes in now.items():
-            if not (lanes == then[following, _]).all() or (following >= 0 and not self.same_state(following, lanes)):
-                return False
-        return True
-
     def stop(self) -> None:
         """Record what every lane waits for, and end the launch. Raises BudgetExceeded."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
         places = []
-        for number, mask in self.ready.items():
-            found = self.waited_for(lanes := chunk.real(mask))
-            places.append((found, found or self.loop(number), lanes))
+        for (number, why), lanes in self.then.items():
+            if why == READY:
+                found, ops = self.waited_for(lanes), code.blocks[number].every
+                # Of a loop the last op that names its line.
+                named = next((op for op in reversed(ops) if op.line.line), ops[-1])
+                places.append((found, found or named, lanes))
         first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
@@ -283,11 +275,10 @@ class Waits:
             )
         for found, op, lanes in places:
             machine.mask = lanes
-            kind, text = (
-                "endless-loop",
-                "goes round a loop that nothing ends: what its condition depends on does not change",
-            )
-            if found is not None:
+            if found is None:
+                kind = "endless-loop"
+                text = "goes round a loop that nothing ends: what its condition depends on does not change"
+            else:
                 kind, text = "deadlock", self.words(op, first_lane(lanes, chunk)[1])
             machine.hazards.report(machine, kind, op.line, lanes, text)
         stuck = [(op, chunk.real(mask)) for following, mask, op, _ in machine.parked if following >= 0]
@@ -306,23 +297,17 @@ class Waits:
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
 
     def reads_global(self) -> bool:
-        """Return whether lanes wait for what lies in memory that other blocks may write."""
+        """Return whether lanes wait for what lies in global memory, where anything in the kernel may write it."""
+        chunk, written = self.machine.chunk, self.machine.global_races.written
         for op, lanes, address in self.seen.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
-            low = flat(address, op.offset, self.machine.chunk).min()
-            if "global" in spaces and not ("shared" in spaces and low < 2 * SHARED_WINDOW) and self.changes(op, lanes):
+            places = broadcast(flat(address, op.offset, chunk), chunk.shape)
+            if "global" not in spaces or ("shared" in spaces and places.min() < 2 * SHARED_WINDOW):
+                continue
+            slots = np.unique(places[lanes] + HALF_SLOT >> SLOT_BITS).tolist()
+            if written is None or not written.isdisjoint(slot << SLOT_BITS for slot in slots):
                 return True
         return False
-
-    def changes(self, op: Op, lanes: Array) -> bool:
-        """Return whether anything in the kernel may write what lanes read at an op, in global memory."""
-        written = written_regions(self.machine, self.machine.code.written)
-        if written is None:
-            return True
-        chunk = self.machine.chunk
-        places = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)[lanes]
-        slots = np.unique(places + HALF_SLOT >> SLOT_BITS)
-        return not written.isdisjoint(int(slot) << SLOT_BITS for slot in slots)
 
     def waited_for(self, lanes: Array) -> Op | None:
         """Return the op at which the first of some lanes finds that what it waits for is not there."""
@@ -337,21 +322,16 @@ class Waits:
         ]
         return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
 
-    def loop(self, number: int) -> Op:
-        """Return an op of a block of code that names its line, the last that has one."""
-        ops = self.machine.code.blocks[number].every
-        return next((op for op in reversed(ops) if op.line.line), ops[-1])
-
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
         machine, chunk = self.machine, self.machine.chunk
-        if machine.exited is not None:
-            ended = chunk.real(machine.exited).sum(axis=1) == chunk.real_threads
-            if ended.any():
-                row = int(np.argmax(ended))
-                line = machine.barriers.left_in((row, 0))
-                return f"block {chunk.block_index(row)} has ended{f' (line {line})' if line else ''}"
-        return "not all threads of the grid come to it"
+        gone = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
+        ended = chunk.real(gone).sum(axis=1) == chunk.real_threads
+        if not ended.any():
+            return "not all threads of the grid come to it"
+        row = int(np.argmax(ended))
+        line = machine.barriers.left_in((row, 0))
+        return f"block {chunk.block_index(row)} has ended{f' (line {line})' if line else ''}"
 
     def words(self, op: Op, place: tuple[int, int]) -> str:
         """Return what a thread waits for at an op that nothing brings; place: its block in the chunk, and itself."""
@@ -371,7 +351,7 @@ class Waits:
             offset = address - region.base
             name = in_region(region, offset, size)
             held = region.bytes[offset : offset + size]
-            written = written_regions(machine, machine.code.written)
+            written = machine.global_races.written
             if written is not None and region.base not in written:
                 nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
@@ -387,14 +367,6 @@ class Waits:
 
 
 _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
-
-
-def by_place(parked: list[tuple[int, Any, Op, Any]], chunk: Chunk) -> dict[tuple[int, int], Array]:
-    """Return the parked lanes by where they go on and the barrier's instruction."""
-    found: dict[tuple[int, int], Array] = {}
-    for following, mask, op, _ in parked:
-        found[following, id(op)] = chunk.real(mask) | found.get((following, id(op)), np.False_)
-    return found
 
 
 def same(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:

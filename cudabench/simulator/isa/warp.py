@@ -32,8 +32,7 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
                     who = None
             if who is not None or machine.exited is not None:
                 who = examine(machine, op, who)
-        machine.shared_races.warp_sync(machine.mask, who)
-        machine.global_races.warp_sync(machine.mask, who)
+        machine.order("sync", machine.mask, who)
         run(machine)
 
     op = Op(meet, "collective", ins.location)

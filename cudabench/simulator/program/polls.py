@@ -90,7 +90,7 @@ def _polling(run: Run) -> Run:
 
     def polled(machine: Machine) -> None:
         run(machine)
-        machine.acquire(machine.mask)
+        machine.order("acquire", machine.mask)
 
     return polled
 
