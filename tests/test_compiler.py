@@ -588,8 +588,8 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
         made = ["gcc", "-shared", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", str(tmp_path / name)]
         subprocess.run(made, input=source, text=True, check=True)
     load = (
-        "import ctypes; from cudabench.compile.nvrtc_process import Compiler;"
-        f"Compiler({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
+        "import ctypes; from cudabench.compile import nvrtc;"
+        f"nvrtc.opened({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
     )
     ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import types
@@ -32,6 +31,7 @@ from tests.ladders import needs_compiler
 
 EMPTY = "__global__ void k(float *x, int n) { if (n > 4) x[0] = 1; }\n"
 RUN = ("-g", 1, "-b", 32, "--arg", "x=float32[32]:ones", "--arg", "n=32", "-d", "sim", "--no-cpu")
+MACROS = "#define A0 x[0] += 1;\n" + "".join(f"#define A{i + 1} {f'A{i} ' * 8}\n" for i in range(12))
 linux = pytest.mark.skipif(not confined.FORKS, reason="needs Linux' processes")
 
 
@@ -142,10 +142,9 @@ def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text
 def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A macro that makes billions of statements is stopped, is said to be, and the next compile works."""
     monkeypatch.setenv(limits.VARIABLE, "1")
-    macros = "#define A0 x[0] += 1;\n" + "".join(f"#define A{i + 1} {f'A{i} ' * 8}\n" for i in range(12))
     start = time.monotonic()
     with pytest.raises(limits.CompilerStopped, match=r"bomb.cu: NVRTC took over 1 s and was stopped"):
-        compile_cubin(macros + "__global__ void k(float *x) { A12 }", "bomb.cu", backend="nvrtc")
+        compile_cubin(MACROS + "__global__ void k(float *x) { A12 }", "bomb.cu", backend="nvrtc")
     assert time.monotonic() - start < 30
     monkeypatch.delenv(limits.VARIABLE)
     assert ".entry" in compile_ptx(EMPTY, "after.cu", backend="nvrtc").ptx
@@ -210,17 +209,13 @@ def test_a_crash_of_the_compiler_is_a_failed_compile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where NVRTC's process dies, the file is refused with the signal; the next compile has a new process."""
-    put = nvrtc.nvrtc_process.put
 
-    def dying(stream: Any, request: Any) -> None:
-        process = nvrtc._process()._process
-        assert process
-        process.send_signal(signal.SIGSEGV)
-        put(stream, request)
+    def dying(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
 
     for number in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(nvrtc.nvrtc_process, "put", dying)
+            patch.setattr(nvrtc.Library, "answer", dying)
             with pytest.raises(CompilerError, match=r"k.cu: NVRTC crashed .*SIGSEGV"):
                 compile_ptx(EMPTY + f"// {number}", "k.cu", backend="nvrtc")
     assert compile_ptx(EMPTY, "k.cu", backend="nvrtc").ptx
@@ -244,19 +239,21 @@ def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_compiler
+@linux
 def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What macros make too large for NVRTC is said so, at once."""
-    log = b"k.cu(3): catastrophic error: out of memory\n"
     asked = []
+    inner = nvrtc.Library.compile
 
-    def answer(self: Any, request: Any, filename: str) -> dict[str, Any]:
-        asked.append(filename)
-        return {"log": log, "fault": "NVRTC_ERROR_COMPILATION"}
+    def counted(*arguments: Any, **options: Any) -> nvrtc.Answer:
+        asked.append(arguments)
+        return inner(*arguments, **options)
 
-    monkeypatch.setattr(nvrtc._Process, "answer", answer)
+    monkeypatch.setattr(nvrtc.Library, "compile", counted)
+    monkeypatch.setattr(limits, "COMPILE_BYTES", 60 << 20)
     with pytest.raises(CompilerError, match="NVRTC ran out of memory"):
-        compile_ptx(EMPTY + "int main() { return 0; }", "k.cu", backend="nvrtc")
-    assert asked == ["k.cu"]
+        compile_ptx(MACROS + "__global__ void k(float *x) { A7 }\nint main() { return 0; }", "k.cu", backend="nvrtc")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "nan"])
@@ -265,21 +262,6 @@ def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None
     monkeypatch.setenv(limits.VARIABLE, text)
     with pytest.raises(Exception, match=r"is no time"):
         limits.compile_seconds()
-
-
-@needs_compiler
-def test_no_compiler_outlives_its_command(tmp_path: Path) -> None:
-    """NVRTC's process ends with the command that started it."""
-    (tmp_path / "k.cu").write_text(EMPTY)
-    code = (
-        "from cudabench.compile import compiler, nvrtc\n"
-        "compiler.compile_ptx(open('k.cu').read(), 'k.cu')\n"
-        "print(nvrtc._process()._process.pid)"
-    )
-    environment = {**os.environ, "CUDABENCH_CACHE": "off", "PYTHONPATH": str(Path(compiler.__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(done.stdout), 0)
 
 
 # What a source may see ------------------------------------------------------------------------------------------------

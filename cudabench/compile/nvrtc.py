@@ -1,31 +1,29 @@
 """NVRTC, NVIDIA's run-time compiler: a library in a wheel, which needs no GPU, driver, toolkit or host compiler.
 
-It takes device code only, in 50 ms. The library loads at the first call, for its version and its headers; compiles are
-in a process of their own (`nvrtc_process`), because a text may ask the compiler for any time and memory, or crash it.
+It takes device code only, in 50 ms. The library loads at the first call. A text may ask the compiler for any time and
+memory, or crash it, so each compile is in a forked process. It is that process' first: what NVRTC makes of a text
+depends on what it compiled before. After two texts without optimisation one with it came out with its arrays in local
+memory (13.5).
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import errno
 import functools
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cudabench.compile import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, stand_ins, toolkit
+from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, stand_ins, toolkit
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
-from cudabench.system import confined, interrupts
+from cudabench.system import confined
 
 if TYPE_CHECKING:
     import ctypes
@@ -46,13 +44,27 @@ def version() -> tuple[int, int] | None:
 @functools.lru_cache(maxsize=1)
 def load() -> Library:
     """Load the library; DeviceUnusable where it is not installed."""
-    import ctypes
-
     path = toolkit.nvrtc()
     try:
-        return Library(ctypes.CDLL(path), path)
+        return Library(opened(path), path)
     except OSError as error:
         raise toolkit.unloadable(str(error)) from None
+
+
+def opened(path: str) -> ctypes.CDLL:
+    """Open the library with what lies beside it.
+
+    The wheels of 13.0 open their second library by its bare name and have no path to it beside them, so that it must be
+    there by that name already, or in a folder of the system.
+    """
+    import ctypes
+
+    for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(beside))
+    library = ctypes.CDLL(path)
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class Answer:
 
 
 class Library:
-    """The library: what it says of itself through ctypes, and the process that compiles with it."""
+    """The library: what it says of itself, and compiles with it."""
 
     def __init__(self, library: ctypes.CDLL, path: str = "") -> None:
         import ctypes
@@ -96,26 +108,71 @@ class Library:
         machine_code: bool,
     ) -> Answer:
         """Compile; Refused where the library refuses or crashes, CompilerError where it reaches a limit."""
-        request = {
-            "library": self.path or self.library._name,
-            "folder": _folder(),
-            "source": source.encode("utf-8", "replace"),
-            "filename": os.fsencode(filename),
-            "headers": {title.encode(): text.encode("utf-8", "replace") for title, text in headers.items()},
-            "options": [os.fsencode(option) for option in options],
-            "expressions": [expression.encode("utf-8", "replace") for expression in expressions],
-            "machine_code": machine_code,
-        }
-        answer = _process().answer(request, filename)
-        if "unloadable" in answer:
-            raise toolkit.unloadable(answer["unloadable"])
-        log = answer["log"].decode(errors="replace")
-        if "fault" in answer:
-            if "OUT_OF_MEMORY" in answer["fault"] or re.search(r"(?m)error: out of memory$", log):
-                raise limits.too_much(filename, "NVRTC")
-            raise Refused(log or f"nvrtc: {answer['fault']}")
-        lowered = {key.decode(): entry.decode() for key, entry in answer["lowered"].items()}
-        return Answer(answer["ptx"].decode(errors="replace"), log, answer["cubin"], lowered)
+        work = functools.partial(self.answer, source, filename, options, headers, expressions, machine_code)
+        seconds = limits.compile_seconds()
+        try:
+            return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
+        except confined.TooLong:
+            raise limits.too_long(filename, "NVRTC", seconds) from None
+        except (confined.TooMuch, MemoryError) as ended:
+            (status,) = ended.args or (errno.ENOMEM,)
+            if status == errno.ENOMEM:
+                raise limits.too_much(filename, "NVRTC") from None
+            raise Refused(f"nvrtc: {limits.crashed('NVRTC', status)}") from None
+
+    def answer(
+        self,
+        source: str,
+        filename: str,
+        options: Sequence[str],
+        headers: Mapping[str, str],
+        expressions: Sequence[str],
+        machine_code: bool,
+    ) -> Answer:
+        """Runs in the process that may be ended: compile. Raises Refused, and MemoryError where NVRTC speaks of it."""
+        import ctypes
+
+        library, program, log = self.library, ctypes.c_void_p(), ""
+
+        def array(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+            return (ctypes.c_char_p * len(texts))(*texts)
+
+        def check(status: int) -> None:
+            if status:
+                fault = (library.nvrtcGetErrorString(status) or b"an unknown error").decode()
+                if "OUT_OF_MEMORY" in fault or re.search(r"(?m)error: out of memory$", log):
+                    raise MemoryError
+                raise Refused(log or f"nvrtc: {fault}")
+
+        def fetched(what: str) -> bytes:
+            size = ctypes.c_size_t()
+            check(library[f"nvrtcGet{what}Size"](program, ctypes.byref(size)))
+            buffer = ctypes.create_string_buffer(size.value)
+            check(library[f"nvrtcGet{what}"](program, buffer))
+            return buffer.raw
+
+        def text(what: str) -> str:
+            return fetched(what).partition(b"\0")[0].decode(errors="replace")
+
+        asked = {expression: expression.encode("utf-8", "replace") for expression in expressions}
+        titles = array([title.encode() for title in headers])
+        texts = array([each.encode("utf-8", "replace") for each in headers.values()])
+        written, name = source.encode("utf-8", "replace"), os.fsencode(filename)
+        try:
+            check(library.nvrtcCreateProgram(ctypes.byref(program), written, name, len(headers), texts, titles))
+            for expression in asked.values():
+                check(library.nvrtcAddNameExpression(program, expression))
+            status = library.nvrtcCompileProgram(program, len(options), array(list(map(os.fsencode, options))))
+            log = text("ProgramLog")
+            check(status)
+            lowered = {}
+            for wanted, expression in asked.items():
+                entry = ctypes.c_char_p()
+                check(library.nvrtcGetLoweredName(program, expression, ctypes.byref(entry)))
+                lowered[wanted] = (entry.value or b"").decode()
+            return Answer(text("PTX"), log, fetched("CUBIN") if machine_code else None, lowered)
+        finally:
+            library.nvrtcDestroyProgram(ctypes.byref(program))
 
     @functools.cached_property
     def headers(self) -> Path | None:
@@ -147,87 +204,6 @@ class Library:
         except OSError:
             shutil.rmtree(building, ignore_errors=True)
         return target if (target / "cuda_fp16.h").is_file() else None
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was deleted
-        return os.sep
-
-
-# The process ---------------------------------------------------------------------------------------------------------
-
-
-class _Process:
-    """NVRTC's process, started for the first compile and kept for the next ones."""
-
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
-        atexit.register(self.end)
-
-    def answer(self, request: Mapping[str, Any], filename: str) -> dict[str, Any]:
-        """Return the process' answer. Refused where it crashed, CompilerError where its time or memory was not enough.
-
-        After either it is another process that answers.
-        """
-        seconds = limits.compile_seconds()
-        if self._process is None or self._process.poll() is not None:
-            with interrupts.kept():
-                self._process = self._started(limits.longest_seconds())
-        process = self._process
-        assert process.stdin
-        assert process.stdout
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            confined.end_group(process)
-
-        watch = threading.Timer(seconds, stop)
-        watch.daemon = True
-        watch.start()
-        try:
-            nvrtc_process.put(process.stdin, request)
-            answer: dict[str, Any] = nvrtc_process.get(process.stdout)
-            return answer
-        except (EOFError, OSError):
-            status = process.wait()
-            if late.is_set() or (os.name == "posix" and status == -signal.SIGALRM):
-                raise limits.too_long(filename, "NVRTC", seconds) from None
-            raise Refused(f"nvrtc: {limits.crashed('NVRTC', status)}") from None
-        finally:
-            watch.cancel()
-            if late.is_set() or sys.exc_info()[0] is not None:
-                self.end()
-
-    def _started(self, seconds: float) -> subprocess.Popen[bytes]:
-        self.end()
-        script = [sys.executable, "-I", "-S", nvrtc_process.__file__]
-        return subprocess.Popen(
-            [*script, str(int(seconds) + 10), str(limits.COMPILE_BYTES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=os.name == "posix",  # Ctrl-C is for this process, which ends that one
-        )
-
-    def end(self) -> None:
-        """End the process, if there is one; a forked process' copy of this is not its to end."""
-        process, self._process = self._process, None
-        if process is None or self.owner != os.getpid():
-            return
-        confined.end_group(process)
-        for stream in (process.stdin, process.stdout):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-
-@functools.lru_cache(maxsize=1)
-def _process() -> _Process:
-    return _Process()
 
 
 @dataclass(frozen=True)

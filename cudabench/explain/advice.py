@@ -8,7 +8,7 @@ another access reads it at its start; a tile in shared memory is padded only whe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from itertools import count
 
@@ -44,31 +44,26 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
 
     blocks: the block of each kernel, by the kernel's name.
     """
-    alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
-    together: dict[tuple[object, ...], list[Access]] = defaultdict(list)
-    kernels: dict[str, list[Access]] = defaultdict(list)
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
         strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
     # What an unrolled loop does with a stride of its own in each copy is one thing, as it is where it stays a loop.
     likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
+    alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
     for row, likeness in zip(rows, likeness_of, strict=True):
         alike[likeness].append(row)
-        together[row.kernel, row.space, row.array].append(row)
-        kernels[row.kernel].append(row)
-    said: dict[tuple[object, ...], str | None] = {}
-    for likeness, group in alike.items():
-        whole = reduce(Access.plus, group)
-        others = together[whole.kernel, whole.space, whole.array]
-        said[likeness] = _said(whole, others, kernels[whole.kernel], blocks.get(whole.kernel, (32, 1, 1)))
+    said = {likeness: _said(reduce(Access.plus, group), rows, blocks) for likeness, group in alike.items()}
     return tuple(
         said[likeness] if likeness != _place(row) or _waste(row) else None
         for row, likeness in zip(rows, likeness_of, strict=True)
     )
 
 
-def _said(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
-    """Return the advice for an access; others: all accesses to its array. kernel: all of its kernel."""
+def _said(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str | None:
+    """Return the advice for an access; rows: all accesses."""
+    kernel = [other for other in rows if other.kernel == row.kernel]
+    others = [other for other in kernel if (other.space, other.array) == (row.space, row.array)]
+    block = blocks.get(row.kernel, (32, 1, 1))
     if row.inexact == PLACED:
         return None
     if row.space == "local":
@@ -80,6 +75,11 @@ def _said(row: Access, others: Sequence[Access], kernel: Sequence[Access], block
     if row.space == "constant":
         return _constant(row, kernel)
     return _global(row, others, kernel, block) if row.space == "global" else None
+
+
+def _first(*rules: tuple[object, str | None]) -> str | None:
+    """Return the sentence of the first rule that holds; None where none does, and where that one says nothing."""
+    return next((sentence for holds, sentence in rules if holds), None)
 
 
 def _place(row: Access) -> tuple[object, ...]:
@@ -113,8 +113,16 @@ def _spent(row: Access) -> int:
     return (row.wavefronts if row.wavefronts is not None else row.sectors) or 0
 
 
+def _ideal(row: Access) -> int:
+    return (row.ideal_wavefronts if row.wavefronts is not None else row.ideal_sectors) or 0
+
+
 def _waste(row: Access) -> int:
-    return _spent(row) - ((row.ideal_wavefronts if row.wavefronts is not None else row.ideal_sectors) or 0)
+    return _spent(row) - _ideal(row)
+
+
+def _is_wasteful(row: Access) -> bool:
+    return _ideal(row) > 0 and _spent(row) >= WORTH_SAYING * _ideal(row)
 
 
 def name(row: Access) -> str:
@@ -126,24 +134,35 @@ def _number(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.3g}"
 
 
+def _each(row: Access, count: int | None) -> str:
+    """Return so many of all requests as those of one."""
+    return _number((count or 0) / max(row.requests, 1))
+
+
+def _over(row: Access, ideal: str = "") -> str:
+    """Return what an access takes and would take at best, in words."""
+    verb, unit = ("touch", "sectors") if row.wavefronts is None else ("take", "wavefronts")
+    best = ideal or _each(row, _ideal(row))
+    return f"{_NOUNS[row.op]} {name(row)} {verb} {_each(row, _spent(row))} {unit} where {best} would do"
+
+
 # Local memory -------------------------------------------------------------------------------------------------------
 
 
 def _local(rows: Sequence[Access]) -> str:
     """Advise on a kernel's arrays that lie in local memory; rows: all accesses to it."""
-    if any(row.by_data for row in rows):
-        why = (
-            "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
-            "each index instead, or keep it in shared memory, an element of each thread side by side"
-        )
-    else:
-        why = (
-            "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in "
-            "shared memory"
-        )
+    by_data = (
+        "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
+        "each index instead, or keep it in shared memory, an element of each thread side by side"
+    )
+    by_index = (
+        "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in shared "
+        "memory"
+    )
     return (
         f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
-        f"which is device memory, where registers would need none: {why}"
+        "which is device memory, where registers would need none: "
+        f"{by_data if any(row.by_data for row in rows) else by_index}"
     )
 
 
@@ -153,106 +172,105 @@ def _local(rows: Sequence[Access]) -> str:
 def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
     found = worst(row)
     kind = found.pattern.kind
-    actual, ideal = (row.sectors or 0), (row.ideal_sectors or 0)
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
     # What lies between neighbours with gaps is that of lanes which are off: the branch's, not the layout's.
-    if not ideal or actual < WORTH_SAYING * ideal or (found.pattern.gaps and kind == "contiguous"):
+    if not _is_wasteful(row) or (found.pattern.gaps and kind == "contiguous"):
         return None
-    before = (
-        f"{_NOUNS[row.op]} {name(row)} touch {_number(actual / row.requests)} sectors where "
-        f"{_number(ideal / row.requests)} would do: "
-    )
     if kind in ("contiguous", "permutation"):
-        return _shifted(row, found, others, before)
+        return _shifted(row, found, others)
     if kind == "rows":
-        return _rows(row, found, others, before, block)
+        return _rows(row, found, others, block)
     if kind == "stride":
-        return _strided(row, found, others, kernel, before, block)
-    return _gathered(row, found, before) if kind == "gather" else None
+        return _strided(row, found, others, kernel, block)
+    return _gathered(row, found) if kind == "gather" else None
 
 
-def _shifted(row: Access, found: PatternCount, others: Sequence[Access], before: str) -> str | None:
+def _shifted(row: Access, found: PatternCount, others: Sequence[Access]) -> str | None:
     """Advise on neighbours that do not start at a sector, unless they are a stencil's."""
     pattern = found.pattern
     if pattern.varies:
-        if pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0):
-            return None  # a halo's, not the layout's
         starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
-        if len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR):
-            return None  # a neighbour of one that starts with the row
-        return before + "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
+        halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)  # not the layout's
+        beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
+        cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
+        return None if halo or beside else f"{_over(row)}: {cure}"
     theirs = (each.pattern for other in others for each in other.patterns)
     aligned = any(
         one.kind in ("contiguous", "rows", "permutation") and not one.varies and one.offset % SECTOR == 0
         for one in theirs
     )
-    if aligned or len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1:
-        return None
+    several = len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1
     start = pattern.offset % SECTOR
-    return before + f"they start {start} bytes behind a multiple of 32 bytes; let thread 0 begin at one"
+    cure = f"they start {start} bytes behind a multiple of 32 bytes; let thread 0 begin at one"
+    return None if aligned or several else f"{_over(row)}: {cure}"
 
 
-def _rows(row: Access, found: PatternCount, others: Sequence[Access], before: str, block: Dim) -> str | None:
+def _rows(row: Access, found: PatternCount, others: Sequence[Access], block: Dim) -> str | None:
     """Advise on runs of neighbours that lie apart: a narrow block, or rows that do not start at a sector."""
-    pattern = found.pattern
+    pattern, verb = found.pattern, _VERBS[row.op]
     taken = pattern.run * row.bytes
     runs = -(-pattern.lanes // pattern.run)
     if taken >= SECTOR and (taken % SECTOR == 0 or found.pieces > runs * -(-taken // SECTOR) * found.requests):
-        return _shifted(row, found, others, before)
-    if not pattern.jump or _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump):
-        return None
+        return _shifted(row, found, others)
     need = next(many for many in count(pattern.run) if many * row.bytes % SECTOR == 0)
-    verb = _VERBS[row.op]
-    if pattern.run == block[0]:
-        return before + f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
-    return before + f"{pattern.run} neighbouring threads {verb} {taken} bytes of a row; let {need} of them share one"
+    narrow = f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
+    few = f"{pattern.run} neighbouring threads {verb} {taken} bytes of a row; let {need} of them share one"
+    return _first(
+        (not pattern.jump or _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump), None),
+        (True, f"{_over(row)}: {narrow if pattern.run == block[0] else few}"),
+    )
 
 
 def _strided(
-    row: Access,
-    found: PatternCount,
-    others: Sequence[Access],
-    kernel: Sequence[Access],
-    before: str,
-    block: Dim,
+    row: Access, found: PatternCount, others: Sequence[Access], kernel: Sequence[Access], block: Dim
 ) -> str | None:
     """Advise on lanes that are further apart than an element: columns, own stretches, fields of structures."""
-    pattern = found.pattern
-    strides = _wasting(row)
+    before, strides = _over(row), _wasting(row)
     if len(strides) > 1:
-        apart = " or ".join(_number(s) for s in sorted(strides)[:4])
-        return f"{before}neighbouring threads are {apart} bytes apart; let them take neighbouring elements"
-    stride, verb = abs(pattern.stride), _VERBS[row.op]
+        return f"{before}: {_apart(strides)}; let them take neighbouring elements"
+    stride, verb, axes = abs(found.pattern.stride), _VERBS[row.op], found.pattern.axes
     covered = _covered(row, others, stride, row.bytes)
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
-    axes = pattern.axes
-    if axes and block[0] == 1 and max(block[1:]) > 1 and row.bytes not in map(abs, axes):
-        return before + f"a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide"
-    if axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1):
-        # Down a column with one thread a row: exchanged, a warp is in one row.
-        return before.replace(_number((row.ideal_sectors or 0) / row.requests), "1") + (
-            f"{column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same element"
-        )
-    along = [axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes]
-    if along:
-        if _along(kernel, 0, along[0]):
-            return before + f"{column}; turn a tile in shared memory, so that they {verb} a row"
-        return before + f"{column}; let threadIdx.x run along a row, and threadIdx.{'xyz'[along[0]]} down the column"
-    if 0 < abs(row.step) < stride:
-        return (
-            f"{before}each thread goes along a stretch of its own, {_number(stride)} bytes from its neighbour's; let "
-            "the lanes of a warp go along one together, or turn a tile in shared memory"
-        )
-    if stride < NEAR:
-        done = "read" if row.op == "load" else "written"
-        return (
-            f"{before}{covered} of every {stride} bytes are used; keep together what is {done} together: an array for "
-            "each field instead of structures"
-        )
-    return f"{before}{column}; let threadIdx.x run along a row, or turn a tile in shared memory"
+    # The axis along which a row is.
+    along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
+    return _first(
+        (
+            axes and block[0] == 1 and max(block[1:]) > 1 and row.bytes not in map(abs, axes),
+            f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
+        ),
+        (
+            # Down a column with one thread a row: exchanged, a warp is in one row.
+            axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
+            f"{_over(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
+            "element",
+        ),
+        (
+            along and _along(kernel, 0, along),
+            f"{before}: {column}; turn a tile in shared memory, so that they {verb} a row",
+        ),
+        (
+            along,
+            f"{before}: {column}; let threadIdx.x run along a row, and threadIdx.{'xyz'[along]} down the column",
+        ),
+        (
+            0 < abs(row.step) < stride,
+            f"{before}: each thread goes along a stretch of its own, {_number(stride)} bytes from its neighbour's; let "
+            "the lanes of a warp go along one together, or turn a tile in shared memory",
+        ),
+        (
+            stride < NEAR,
+            f"{before}: {covered} of every {stride} bytes are used; keep together what is "
+            f"{'read' if row.op == 'load' else 'written'} together: an array for each field instead of structures",
+        ),
+        (True, f"{before}: {column}; let threadIdx.x run along a row, or turn a tile in shared memory"),
+    )
+
+
+def _apart(strides: Collection[int]) -> str:
+    return f"neighbouring threads are {' or '.join(map(_number, sorted(strides)[:4]))} bytes apart"
 
 
 def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
@@ -278,90 +296,85 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
 
 def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
     """Advise on threads that each move all bytes up to their neighbour's, in several accesses."""
-    parts = stride // row.bytes
+    parts, verb = stride // row.bytes, _VERBS[row.op]
     start = min((other.first for other in others if other.op == row.op), default=row.first) - row.start
-    verb = _VERBS[row.op]
     wide = any(other.bytes == stride and other.op == row.op for other in others)
-    if row.bytes >= WIDEST or wide or row.op not in ("load", "store"):
-        return None
+    sectors = row.sectors or 0
+    gains_little = stride & (stride - 1) or start % stride or parts * sectors <= stride * row.requests
     before = f"{_NOUNS[row.op]} {name(row)}: each thread {verb}s its {parts} neighbouring elements one by one; "
-    if stride <= WIDEST:
-        if stride & (stride - 1) or start % stride or parts * (row.sectors or 0) <= stride * row.requests:
-            return None
-        return before + (
-            f"one access of {stride} bytes does it in 1 request of {stride} sectors instead of {parts} of "
-            f"{_number((row.sectors or 0) / row.requests)}"
-        )
-    if stride % WIDEST == 0 and start % WIDEST == 0:
-        return before + (
-            f"accesses of {WIDEST} bytes do it in {stride // WIDEST} requests instead of {parts}, or let neighbouring "
-            f"threads {verb} neighbours, {_number(row.bytes)} sectors a request"
-        )
-    return None
+    return _first(
+        (row.bytes >= WIDEST or wide or row.op not in ("load", "store"), None),
+        (stride <= WIDEST and gains_little, None),
+        (
+            stride <= WIDEST,
+            f"{before}one access of {stride} bytes does it in 1 request of {stride} sectors instead of {parts} of "
+            f"{_each(row, sectors)}",
+        ),
+        (
+            stride % WIDEST == 0 and start % WIDEST == 0,
+            f"{before}accesses of {WIDEST} bytes do it in {stride // WIDEST} requests instead of {parts}, or let "
+            f"neighbouring threads {verb} neighbours, {_number(row.bytes)} sectors a request",
+        ),
+    )
 
 
-def _gathered(row: Access, found: PatternCount, before: str) -> str | None:
+def _gathered(row: Access, found: PatternCount) -> str | None:
     """Advise on lanes that go where the data send them."""
-    if (row.sectors or 0) < 2 * (row.ideal_sectors or 0):
-        return None
-    if 0 < abs(row.step) <= NEAR and row.op in ("load", "store"):
-        return (
-            f"{before}each thread goes along a stretch of its own, which the data say; let the lanes of a warp go "
-            "along one together"
-        )
-    lanes = row.requests * found.pattern.lanes
-    if row.op == "load" and row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes:
-        passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
-        who = "the data send the lanes" if row.by_data else "the lanes go"
-        return (
-            f"{before}{who} all over {name(row)}; a copy of its {_number(row.array_bytes)} bytes in "
-            f"shared memory would serve them in about {passes} wavefronts"
-        )
-    if not row.by_data:
-        return None  # places that are computed, as in a turned picture: there is nothing to sort
-    verb = _VERBS[row.op]
-    return (
-        f"{before}the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} neighbours"
+    before, verb, lanes = _over(row), _VERBS[row.op], row.requests * found.pattern.lanes
+    fits = row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes
+    passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
+    return _first(
+        (_spent(row) < 2 * _ideal(row), None),
+        (
+            0 < abs(row.step) <= NEAR and row.op in ("load", "store"),
+            f"{before}: each thread goes along a stretch of its own, which the data say; let the lanes of a warp go "
+            "along one together",
+        ),
+        (
+            row.op == "load" and fits,
+            f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
+            f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
+        ),
+        # Places that are computed, as in a turned picture, are none that could be sorted.
+        (
+            row.by_data,
+            f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
+            "neighbours",
+        ),
     )
 
 
 def _atomics(row: Access) -> str | None:
     """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
     found = worst(row)
-    pattern = found.pattern
+    pattern, updates = found.pattern, row.requests * found.pattern.lanes * row.bytes
     if row.space == "shared":
         return _shared_atomics(row, found)
-    if row.space != "global" or row.aggregated:
-        return None
-    if pattern.kind == "broadcast" and pattern.run >= pattern.lanes > 1:
-        return (
+    return _first(
+        (row.space != "global" or row.aggregated, None),
+        (
+            pattern.kind == "broadcast" and pattern.run >= pattern.lanes > 1,
             f"{_NOUNS[row.op]} {name(row)}: all lanes of a warp update one element, one after the other; "
-            f"{_combine(row)} first, so that one lane updates instead of {pattern.lanes}"
-        )
-    if pattern.kind != "gather":
-        return None
-    if row.array_bytes > SMALL or row.requests * found.pattern.lanes * row.bytes < 2 * row.array_bytes:
-        return None
-    return (
-        f"{_NOUNS[row.op]} {name(row)}: a request updates {_number((row.sectors or 0) / row.requests)} sectors of the "
-        f"L2; collect in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block"
+            f"{_combine(row)} first, so that one lane updates instead of {pattern.lanes}",
+        ),
+        (
+            pattern.kind == "gather" and row.array_bytes <= SMALL and updates >= 2 * row.array_bytes,
+            f"{_NOUNS[row.op]} {name(row)}: a request updates {_each(row, row.sectors)} sectors of the L2; collect "
+            f"in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block",
+        ),
     )
 
 
 def _shared_atomics(row: Access, found: PatternCount) -> str | None:
     """Advise on lanes of a warp that update one word of shared memory one after the other."""
-    pattern = found.pattern
-    if row.aggregated or pattern.kind != "broadcast" or found.pieces < WORTH_SAYING * found.ideal:
-        return None
-    meet = pattern.lanes if pattern.run >= pattern.lanes else pattern.run
-    if meet < MET:
-        return None
+    meet = min(found.pattern.lanes, found.pattern.run)
+    conflicts = found.pattern.kind == "broadcast" and found.pieces >= WORTH_SAYING * found.ideal
     loop = " in a loop of load and compare-and-swap, since shared memory does not do it itself" if row.reloads else ""
-    return (
-        f"{_NOUNS[row.op]} {name(row)} take {_number((row.wavefronts or 0) / row.requests)} wavefronts where "
-        f"{_number((row.ideal_wavefronts or 0) / row.requests)} would do: {meet} lanes of a warp update one word, one "
-        f"after the other{loop}; {_combine(row)} first, so that one lane updates"
+    said = (
+        f"{_over(row)}: {meet} lanes of a warp update one word, one after the other{loop}; {_combine(row)} first, so "
+        "that one lane updates"
     )
+    return said if conflicts and not row.aggregated and meet >= MET else None
 
 
 def _combine(row: Access) -> str:
@@ -385,8 +398,7 @@ def _combine(row: Access) -> str:
 
 def _constant(row: Access, others: Sequence[Access]) -> str | None:
     """Advise on reads of constant memory by an index that differs among lanes; others: all accesses of the kernel."""
-    actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
-    if not ideal or actual < WORTH_SAYING * ideal:
+    if not _is_wasteful(row):
         return None
     lines = {
         (one.file, one.line)
@@ -398,16 +410,15 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
         for one in others
         if (one.space, one.op) == ("shared", "store") and (one.file, one.line) in lines
     }
-    if (row.file, row.line) in copies:
-        cure = f"copy it to {copies[row.file, row.line]} out of global memory, where neighbours share a sector"
-    elif copies:
-        cure = f"read it in {next(iter(copies.values()))}, which has it already"
-    else:
-        shared = "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
-        cure = f"{shared}read it from global memory (const __restrict__, or __ldg)"
+    here, shared = copies.get((row.file, row.line)), "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
+    cure = _first(
+        (here, f"copy it to {here} out of global memory, where neighbours share a sector"),
+        (copies, f"read it in {next(iter(copies.values()), '')}, which has it already"),
+        (True, f"{shared}read it from global memory (const __restrict__, or __ldg)"),
+    )
     return (
-        f"{_NOUNS[row.op]} {name(row)} ask for {_number(actual / row.requests)} different addresses a warp where 1 "
-        f"would do: constant memory serves one address at a time, to all lanes that want it; {cure}"
+        f"{_NOUNS[row.op]} {name(row)} ask for {_each(row, row.wavefronts)} different addresses a warp where 1 would "
+        f"do: constant memory serves one address at a time, to all lanes that want it; {cure}"
     )
 
 
@@ -415,53 +426,46 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
 
 
 def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
-    actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
     found = worst(row)
     pattern = found.pattern
     if row.op in _ATOMIC:
         return _shared_atomics(row, found)
-    if not ideal or actual < WORTH_SAYING * ideal or pattern.kind in ("gather", "permutation"):
+    stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
+    # Without a stride it is one place for all lanes, or rows that no padding sets right.
+    if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
-    stride = abs(pattern.stride) if pattern.kind == "stride" else abs(pattern.jump)
-    if not stride:
-        return None  # one place for all lanes, or rows that no padding sets right
     most = max(each.pieces / each.ideal for each in row.patterns if each.ideal)
-    before = (
-        f"{_NOUNS[row.op]} {name(row)} take {_number(actual / row.requests)} wavefronts where "
-        f"{_number(ideal / row.requests)} would do ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
-    )
+    before = f"{_over(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
     strides = _wasting(row)
-    apart = f"neighbouring threads are {' or '.join(_number(s) for s in sorted(strides)[:4])} bytes apart"
-    nearer = (
-        f"{apart}; let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
-    )
-    if len(strides) > 1:
-        return before + nearer
-    if pattern.kind == "stride" and stride < ROW:
-        if row.bytes < WIDEST and stride in (8, WIDEST) and _covered(row, others, stride, row.bytes) == stride:
-            return f"{before}{apart}; one access of {stride} bytes takes all that a thread needs without a conflict"
-        return before + nearer
+    if len(strides) > 1 or (pattern.kind == "stride" and stride < ROW):
+        one = stride in (8, WIDEST) and row.bytes < WIDEST and _covered(row, others, stride, row.bytes) == stride
+        wider = f"one access of {stride} bytes takes all that a thread needs without a conflict"
+        nearer = "let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
+        return f"{before}{_apart(strides)}; {wider if one and len(strides) < 2 else nearer}"
     padded = _padding(row, others, stride)
-    if padded is not None and padded[2] * WORTH_SAYING > actual / row.requests:
+    if padded is not None and padded[2] * WORTH_SAYING > _spent(row) / row.requests:
         # It is the array's other accesses that gain by it.
         if pattern.kind != "rows":
             return None
         padded = None
     where = f"the lanes meet in few banks, {_number(stride)} bytes apart"
-    if padded is None and pattern.kind == "rows" and pattern.run == block[0] < pattern.lanes:
-        rows = -(-pattern.lanes // pattern.run)
-        return (
-            f"{before}the {rows} rows of a warp meet in some banks; with a block 32 threads wide a warp takes one row"
-        )
     if padded is None:
-        return (
-            f"{before}{where}; swizzle the columns (column ^ row)" if stride % (banks.WORD * banks.BANKS) == 0 else None
+        rows = -(-pattern.lanes // pattern.run)
+        return _first(
+            (
+                pattern.kind == "rows" and pattern.run == block[0] < pattern.lanes,
+                f"{before}the {rows} rows of a warp meet in some banks; with a block 32 threads wide a warp takes one "
+                "row",
+            ),
+            (stride % (banks.WORD * banks.BANKS) == 0, f"{before}{where}; swizzle the columns (column ^ row)"),
         )
     elements, unit, reached = padded
-    if unit != min(other.bytes for other in others):  # elements smaller than a bank's word
-        more = f"{elements * unit} bytes more"
-    else:
-        more = "one element more" if elements == 1 else f"{elements} elements more"
+    more = _first(
+        # Elements are smaller than a bank's word.
+        (unit != min(other.bytes for other in others), f"{elements * unit} bytes more"),
+        (elements == 1, "one element more"),
+        (True, f"{elements} elements more"),
+    )
     pitch = stride + elements * unit
     return f"{before}{where}; {more} in each row (a pitch of {pitch} bytes) brings it to {_number(reached)}"
 
@@ -519,27 +523,23 @@ def parted(branch: Branch, instructions: int) -> str | None:
     if not branch.parted or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions
-    if branch.instructions * (1 - lanes / LANES) < COSTS * instructions:
-        return None
     before = (
         f"{min(1.0, branch.instructions / instructions):.0%} of the instructions run with {_number(lanes)} of {LANES} "
         "lanes on average: "
     )
-    if branch.loop:
-        mend = (
-            "give a warp pieces of like length, or let its lanes share one"
-            if branch.by_data
-            else "let all lanes of a warp go round equally often"
-        )
-        return f"{before}lanes that are done wait for the one that goes round most often; {mend}"
-    if branch.by_data:
-        return (
+    wait = f"{before}lanes that are done wait for the one that goes round most often; "
+    return _first(
+        (branch.instructions * (1 - lanes / LANES) < COSTS * instructions, None),
+        (branch.loop and branch.by_data, f"{wait}give a warp pieces of like length, or let its lanes share one"),
+        (branch.loop, f"{wait}let all lanes of a warp go round equally often"),
+        (
+            branch.by_data,
             f"{before}data send the lanes of a warp different ways, one after the other; sort or group them, so that a "
-            "warp goes one way"
-        )
-    if lanes < FEW:
-        return f"{before}the rest of the warp waits; spread this work over its lanes"
-    return f"{before}lanes go different ways by their index, one after the other; let whole warps go one way"
+            "warp goes one way",
+        ),
+        (lanes < FEW, f"{before}the rest of the warp waits; spread this work over its lanes"),
+        (True, f"{before}lanes go different ways by their index, one after the other; let whole warps go one way"),
+    )
 
 
 # Contention ---------------------------------------------------------------------------------------------------------
@@ -547,20 +547,19 @@ def parted(branch: Branch, instructions: int) -> str | None:
 
 def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
     """Return the advice for atomics of which so many hit one address, from so many blocks; None where few do."""
-    if hottest is None:
-        return None
     # Where the machine code has combined the lanes of a warp, one of them comes.
-    hits = min(hottest, row.requests) if row.aggregated else hottest
-    if hits < CONTENDED or hits < 2 * (blocks or 1):
-        return None
+    hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     whose = f" from {blocks} blocks" if blocks and blocks > 1 else ""
     before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{whose} hit one address, one after the other"
-    if row.aggregated:
-        return (
+    return _first(
+        (hits < max(CONTENDED, 2 * (blocks or 1)), None),
+        (
+            row.aggregated,
             f"{before}, although the compiler combines the lanes of each warp; combine those of a block too (shared "
-            "memory), so that a block needs one"
-        )
-    return f"{before}: {_combine(row)} and the block (shared memory) first, so that a block needs one"
+            "memory), so that a block needs one",
+        ),
+        (True, f"{before}: {_combine(row)} and the block (shared memory) first, so that a block needs one"),
+    )
 
 
 def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
@@ -571,16 +570,14 @@ def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
     if not found.last and found.blocks > sms * blocks_per_sm:
         return None
     x, y, z = found.busiest
-    times = found.instructions / found.mean
     where = f", most of the difference at line {found.line}" if found.share > MOSTLY else ""
     many = f"{found.over} of {found.blocks} blocks are" if found.over > 1 else f"one of {found.blocks} blocks is"
     if found.last:
-        ending = "blocks start in the order of their numbers, these last, and SMs that are done wait"
-        mend = "divide their work, or give it to those that start first"
+        why = "blocks start in the order of their numbers, these last, and SMs that are done wait"
     else:
-        ending = f"all blocks run at once on {sms} SMs, and those that are done wait"
-        mend = "divide their work"
+        why = f"all blocks run at once on {sms} SMs, and those that are done wait"
     return (
-        f"block ({x}, {y}, {z}) executes {_number(times)} times the mean of the blocks{where}; {many} over 1.5 times "
-        f"that: {ending}; {mend}"
+        f"block ({x}, {y}, {z}) executes {_number(found.instructions / found.mean)} times the mean of the "
+        f"blocks{where}; {many} over 1.5 times that: {why}; divide their work"
+        f"{', or give it to those that start first' if found.last else ''}"
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -76,18 +75,11 @@ def read(task: Task) -> Reading:
 
 def bounded(work: Callable[[], T]) -> T:
     """Return what work with the parser makes, in a process that can be ended. Raises TooLong and TooMuch."""
-    return confined.call(functools.partial(_silent, work), seconds=_seconds(), memory=MOST_BYTES)
+    return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
 def _seconds() -> float:
     return min(MOST_SECONDS, limits.compile_seconds())
-
-
-def _silent(work: Callable[[], T]) -> T:
-    if confined.FORKS:  # the library tells of its crash on standard error
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    return work()
 
 
 def _job(task: Task) -> Job:

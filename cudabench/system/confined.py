@@ -36,7 +36,7 @@ class TooLong(Exception):
 
 
 class TooMuch(Exception):
-    """The memory was not enough, or the process that did the work was killed."""
+    """The memory was not enough, or the process that did the work was killed; with its exit status, -N of signal N."""
 
 
 def limit_memory(nbytes: int) -> None:
@@ -173,6 +173,10 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         die_with_parent()
         limit_memory(_address_space() + memory)
+        with contextlib.suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (1, 2):  # libraries tell of their crashes there
+                os.dup2(nowhere, stream)
         try:
             answer: tuple[bool, Any] = (True, function())
         except MemoryError:
@@ -210,8 +214,8 @@ def _unpacked(file: int, status: int) -> Any:
     import mmap
     import pickle
 
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise TooMuch
+    if ended := os.waitstatus_to_exitcode(status):
+        raise TooMuch(ended)
     content = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_PRIVATE)
     whole = memoryview(content)
 
