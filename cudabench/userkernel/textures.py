@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.launch import Surface, Texture
 from cudabench.source.brackets import listed
 from cudabench.source.named_types import layout_of
@@ -150,102 +150,25 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     _, options, sample = KINDS[kind]
     given = read_call(where, text, kind, options, sample)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
-    if shared and isinstance(held := array.argument, (Surface, Texture)):
+    held = array.argument if shared else None
+    if isinstance(held, (Surface, Texture)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
             raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
-    if array.dtype not in TYPES:
-        raise UsageError(f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     _check_sides(where, kind, array, channels, layered)
+    view: Surface | Texture = Surface(array.name, array.dtype, array.shape, channels, layered)
+    what, limits = f"a {kind}", MOST
     if kind == "surface":
-        return _surface(name, where, array, shared, channels, layered)
-    fetches = fetches and "memory" not in given
-    return _texture(name, where, array, shared, channels, layered, chosen, fetches)
-
-
-def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
-    """Raise UsageError for channels that the last axis has not, and for too many dimensions or too few."""
-    if channels > 1 and array.shape[-1] != channels:
-        raise UsageError(f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].")
-    sides = len(array.shape) - (channels > 1) - layered
-    if sides < 1:
-        axes, place = ("layers", "behind") if layered else ("channels", "before")
-        if layered and channels > 1:
-            axes, place = "layers and channels", "between"
-        raise UsageError(f"{where}: {shape_text(array.shape)} has nothing but {axes}: put the width {place} them.")
-    if sides > 3 - layered:
-        three = array.shape[-1] == 3 and len(array.shape) > 1
-        repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
-        raise UsageError(
-            f"{where}: {shape_text(array.shape)} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: "
-            f"{repair}."
-        )
-
-
-def _surface(name: str, where: str, array: Array, shared: bool, channels: int, layered: bool) -> Object:
-    """Return a surface of an array, or of another argument's."""
-    if shared and not isinstance(array.argument, Surface):
-        raise UsageError(
-            f"{where}: {array.name} is not a surface, and only a surface's array can be written through another: let "
-            f"{array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
-        )
-    surface = Surface(array.name, array.dtype, array.shape, channels, layered)
-    _check_size(where, "a surface", array, channels, layered, MOST)
-    return BufferView(name, surface) if shared else replace(array, const=False, view=surface)
-
-
-def _texture(
-    name: str, where: str, array: Array, shared: bool, channels: int, layered: bool, chosen: Mapping[str, str],
-    fetches: bool,
-) -> Object:  # fmt: skip
-    """Return a texture of an array, or of another argument's; fetches: one that may be linear memory is."""
-    normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
-    floats = array.dtype in ("float32", "float16")
-    if array.init == "empty" and not shared:
-        raise UsageError(f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.")
-    if linear_filter and not floats and chosen["read"] == "element":
-        raise UsageError(f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.")
-    if chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")):
-        raise UsageError(f"{where}: only integers of 8 and 16 bits are read as normalized, not {array.dtype}.")
-    if chosen["address"] in ("wrap", "mirror") and not normalized:
-        raise UsageError(
-            f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise."
-        )
-    plain = len(array.shape) - (channels > 1) == 1 and not layered and not normalized and not linear_filter
-    if chosen["memory"] == "linear" and not plain:
-        raise UsageError(f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.")
-    linear = chosen["memory"] == "linear" or (fetches and plain)
-    if shared:
-        wanted = f"texture({array.dtype}{shape_text(array.shape)}:random)"
-        if isinstance(array.argument, Surface):
-            if chosen["memory"] == "linear":
-                raise UsageError(f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.")
-            linear = False
-        elif not isinstance(array.argument, Texture) and not linear:
+        if shared and not isinstance(held, Surface):
             raise UsageError(
-                f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
-                f"{array.name} be a surface, or write {name}={wanted}."
+                f"{where}: {array.name} is not a surface, and only a surface's array can be written through another: "
+                f"let {array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
             )
-    most = {(1, False): (MOST_LINEAR,)} if linear else MOST_OF_TEXTURE
-    _check_size(where, "linear memory" if linear else "a texture", array, channels, layered, most)
-    texture = Texture(
-        array.name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
-        chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
-    )  # fmt: skip
-    return BufferView(name, texture) if shared else replace(array, const=True, view=texture)
-
-
-def _check_size(
-    where: str,
-    what: str,
-    array: Array,
-    channels: int,
-    layered: bool,
-    limits: Mapping[tuple[int, bool], tuple[int, ...]],
-) -> None:
-    """Raise UsageError for more texels than a GPU takes."""
+    else:
+        view = _texture(where, name, view, array, shared, chosen, fetches and "memory" not in given)
+        what, limits = ("linear memory", {(1, False): (MOST_LINEAR,)}) if view.linear else (what, MOST_OF_TEXTURE)
     extents = array.shape[:-1] if channels > 1 else array.shape
     most = limits[len(extents) - layered, layered]
     if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
@@ -253,3 +176,75 @@ def _check_size(
             f"{where}: {shape_text(array.shape)} is larger than {what} can be, {' x '.join(map(str, most))} texels: "
             "use a smaller shape."
         )
+    return BufferView(name, view) if shared else replace(array, const=kind == "texture", view=view)
+
+
+def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
+    """Raise UsageError for an element type that no texel has, for channels that the last axis has not, and for too many
+    dimensions or too few."""
+    shape, last = shape_text(array.shape), array.shape[-1]
+    sides = len(array.shape) - (channels > 1) - layered
+    axes, place = ("layers", "behind") if layered else ("channels", "before")
+    if layered and channels > 1:
+        axes, place = "layers and channels", "between"
+    three = last == 3 and len(array.shape) > 1
+    repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
+    refuse(
+        (array.dtype not in TYPES, f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}."),
+        (
+            channels > 1 and last != channels,
+            f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].",
+        ),
+        (sides < 1, f"{where}: {shape} has nothing but {axes}: put the width {place} them."),
+        (
+            sides > 3 - layered,
+            f"{where}: {shape} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: {repair}.",
+        ),
+    )
+
+
+def _texture(
+    where: str, name: str, alike: Surface, array: Array, shared: bool, chosen: Mapping[str, str], fetches: bool
+) -> Texture:
+    """Return a texture of an array, with the texels of a surface; fetches: one that may be linear memory is."""
+    normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
+    floats = array.dtype in ("float32", "float16")
+    plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
+    asked = chosen["memory"] == "linear"
+    of_surface = shared and isinstance(array.argument, Surface)
+    linear = not of_surface and (asked or (fetches and plain))
+    refuse(
+        (
+            array.init == "empty" and not shared,
+            f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.",
+        ),
+        (
+            filtered and not floats and chosen["read"] == "element",
+            f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.",
+        ),
+        (
+            chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")),
+            f"{where}: only integers of 8 and 16 bits are read as normalized, not {array.dtype}.",
+        ),
+        (
+            chosen["address"] in ("wrap", "mirror") and not normalized,
+            f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise.",
+        ),
+        (
+            asked and not plain,
+            f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.",
+        ),
+        (
+            asked and of_surface,
+            f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
+        ),
+        (
+            shared and not linear and not isinstance(array.argument, (Surface, Texture)),
+            f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let {array.name} "
+            f"be a surface, or write {name}=texture({array.dtype}{shape_text(array.shape)}:random).",
+        ),
+    )
+    return Texture(
+        array.name, array.dtype, array.shape, alike.channels, alike.layered, chosen["filter"],  # type: ignore[arg-type]
+        chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
+    )  # fmt: skip
