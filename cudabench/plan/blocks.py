@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cudabench.errors import UsageError
+from cudabench.errors import UsageError, refuse
 from cudabench.occupancy import MAX_BLOCK, MAX_THREADS_PER_BLOCK
 from cudabench.records.launch import WARP, Dim, dim3
 
@@ -22,16 +22,20 @@ def axis(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
         if not match:
             raise UsageError(f"--block '{text}' is not a range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
-        first, last, step = (int(group) if group else None for group in match.groups())
-        assert first is not None
-        last = first if last is None else last
-        if not 1 <= first <= last or step == 0:
-            raise UsageError(f"--block '{text}' is not a range: it starts at 1 or more, does not fall, and has a step.")
-        if last > MAX_BLOCK[0]:
-            raise UsageError(f"--block '{text}' is out of range: CUDA allows at most {MAX_BLOCK[0]} threads a block.")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or -1)
+        refuse(
+            (
+                not 1 <= first <= last or step == 0,
+                f"--block '{text}' is not a range: it starts at 1 or more, does not fall, and has a step.",
+            ),
+            (
+                last > MAX_BLOCK[0],
+                f"--block '{text}' is out of range: CUDA allows at most {MAX_BLOCK[0]} threads a block.",
+            ),
+        )
         while first <= last:
             found.add(first)
-            first = first + step if step else first * 2
+            first = first + step if step > 0 else first * 2
     return tuple(sorted(found))
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from cudabench.compile import cache, includes, toolkit
@@ -23,8 +24,6 @@ from cudabench.errors import CudabenchError, UsageError, no_such_file
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
-# What names no file in the text: then every header of the revision is taken.
-_UNCLEAR = re.compile(r'^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[^"<\s])', re.M)
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,13 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
         return
     tree = _Tree.of(revision, spec)
     name = tree.find(path, spec)
-    inside, folders = [], []
-    for folder in include:
-        own = tree.inside(folder)
-        inside += [own] if own is not None else []
-        folders.append((folder, own))
-    files = tree.closure(name, inside)
+    inside = {folder: own for folder in include if (own := tree.inside(folder)) is not None}
+    files = tree.closure(name, list(inside.values()))
     with ExitStack() as stack:
         root = _written(files, stack)
-        for _, own in folders:
-            if own is not None:
-                os.makedirs(os.path.join(root, own), exist_ok=True)
-        here = tuple(folder if own is None else os.path.join(root, own) for folder, own in folders)
+        for own in inside.values():
+            os.makedirs(os.path.join(root, own), exist_ok=True)
+        here = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
         yield Checkout(os.path.join(root, name), spec, here, root)
 
 
@@ -91,11 +85,10 @@ class _Tree:
     def __init__(self, top: str, prefix: str, commit: str) -> None:
         self.top, self.prefix, self.commit = top, prefix, commit
         self.entries: dict[str, tuple[str, str]] = {}
-        for row in _git(["-C", top, "ls-tree", "-r", "-z", "--full-tree", commit]).split(b"\0"):
-            if row:
-                head, _, path = row.partition(b"\t")
-                mode, _, digest = head.split(b" ")[:3]
-                self.entries[os.fsdecode(path)] = (mode.decode(), digest.decode())
+        for row in _git(["-C", top, "ls-tree", "-r", "-z", "--full-tree", commit]).split(b"\0")[:-1]:
+            head, _, path = row.partition(b"\t")
+            mode, _, digest = head.decode().split(" ")
+            self.entries[os.fsdecode(path)] = (mode, digest)
 
     @classmethod
     def of(cls, revision: str, spec: str) -> _Tree:
@@ -121,9 +114,8 @@ class _Tree:
         beside = os.path.normpath(os.path.join(self.prefix, path))
         wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
         for one in wanted:
-            found = self.followed(one)
-            if found is not None and found in self.entries:
-                return one if one in self.entries else found
+            if self.followed(one) is not None:
+                return one
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
         hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
         raise CudabenchError(f"{spec}: no such file at that revision.{hint}")
@@ -153,27 +145,20 @@ class _Tree:
         Both branches of a condition are followed. Where a text includes what it does not name, every header is taken.
         """
         found: dict[str, bytes] = {}
-        waiting = [name]
-        every = False
+        waiting = {name}
         while waiting:
             path = waiting.pop()
-            if path in found:
-                continue
-            target = self.followed(path)
-            if target is None or os.path.isabs(path) or ".." in PurePosixPath(path).parts:
+            target = None if path in found or path.startswith(("/", "../")) else self.followed(path)
+            if target is None:
                 continue
             found[path] = self.content(target)
-            text = re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace"))
-            if _UNCLEAR.search(text) and not every:
-                every = True
-                waiting += [one for one in self.entries if one.endswith(_HEADERS)]
+            included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace")))
+            if unclear:
+                waiting |= {one for one in self.entries if one.endswith(_HEADERS)}
             # A header that was reached through a link may mean its neighbours here or there.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
-            for included in includes.names_in(text)[0]:
-                for folder in (*beside, *folders):
-                    one = os.path.normpath(os.path.join(folder, included))
-                    if one in self.entries:
-                        waiting.append(one)
+            places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
+            waiting |= {one for one in places if one in self.entries}
         return found
 
 

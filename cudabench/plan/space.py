@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.sizes import sizes
 from cudabench.records.launch import Dim
@@ -85,10 +85,10 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
             raise UsageError(str(error).replace("--sizes", option, 1)) from None
     found = split(text)
     for value in found:
-        if not value:
-            raise UsageError(f"{option} '{text}' has an empty value: write A,B,C.")
-        if found.count(value) > 1:
-            raise UsageError(f"{option} '{text}' has {value} twice: keep one.")
+        refuse(
+            (not value, f"{option} '{text}' has an empty value: write A,B,C."),
+            (found.count(value) > 1, f"{option} '{text}' has {value} twice: keep one."),
+        )
     return tuple(found)
 
 
@@ -99,17 +99,26 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
     for text in zips:
         names = [name.strip() for name in text.split(",")]
         for name in names:
-            if name not in by_name:
-                swept = ", ".join(by_name) or "nothing"
-                raise UsageError(f"--zip {text}: {name} is not swept, but {swept}.{did_you_mean(name, by_name)}")
-            if name in group_of or names.count(name) > 1:
-                raise UsageError(f"--zip {text}: {name} can go together with others once only.")
+            swept = ", ".join(by_name) or "nothing"
+            refuse(
+                (
+                    name not in by_name,
+                    f"--zip {text}: {name} is not swept, but {swept}.{did_you_mean(name, by_name)}",
+                ),
+                (
+                    name in group_of or names.count(name) > 1,
+                    f"--zip {text}: {name} can go together with others once only.",
+                ),
+            )
         group = tuple(by_name[name] for name in names)
-        if len(group) < 2:
-            raise UsageError(f"--zip {text} names one: write A,B.")
-        if len({len(axis.values) for axis in group}) > 1:
-            counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
-            raise UsageError(f"--zip {text}: they have different numbers of values, {counts}.")
+        counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
+        refuse(
+            (len(group) < 2, f"--zip {text} names one: write A,B."),
+            (
+                len({len(axis.values) for axis in group}) > 1,
+                f"--zip {text}: they have different numbers of values, {counts}.",
+            ),
+        )
         group_of |= dict.fromkeys(names, group)
     groups = [group_of.get(axis.name, (axis,)) for axis in axes]
     return list({id(group): group for group in groups}.values()) if group_of else groups
