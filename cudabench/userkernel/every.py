@@ -36,14 +36,12 @@ def every(requests: Sequence[UserRequest], command: str) -> Every:
         for request, kernel, name in picked
     ]
     _check_taken(requests, found, [kernel for _, kernel, _ in picked])
-    taken: dict[str, set[str]] = {}
-    for request, kernel, _ in picked:
-        taken.setdefault(request.file, set()).add(_own_name(kernel))
+    taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
-        for path, names in taken.items()
+        for path in dict.fromkeys(request.file for request, _, _ in picked)
         for kernel in read_file(path).kernels
-        if not kernel.file and _own_name(kernel) not in names
+        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
     ]
     return Every(tuple(found), tuple(left_out))
 
@@ -92,17 +90,12 @@ def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
 
 def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
+    names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
         taken = {text for request in found for text in getattr(request, kind)}
-        for text in (text for request in requests for text in getattr(request, kind)):
-            if text not in taken:
-                names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
-                near = did_you_mean(name_of(text), names)
-                raise UsageError(
-                    f"{option} {text}: no kernel has a parameter of this name; there are {', '.join(names)}.{near}"
-                )
-
-
-def _own_name(kernel: Kernel) -> str:
-    """Return what tells a kernel from the others of its file, for an instance its template."""
-    return f"{kernel.qualified_name} {kernel.line}"
+        left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
+        if left is not None:
+            raise UsageError(
+                f"{option} {left}: no kernel has a parameter of this name; there are {', '.join(names)}."
+                f"{did_you_mean(name_of(left), names)}"
+            )

@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from cudabench.errors import CudabenchError, UsageError
+from cudabench.errors import CudabenchError, UsageError, refuse
 from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
-from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.choose_kernel import find_kernel, types_listed
 from cudabench.source.records import Kernel, SourceFile
-from cudabench.source.words import words_of
+from cudabench.source.words import without_remarks
 from cudabench.userkernel import arguments, constants, passed, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.object_uses import check_no_reference
@@ -78,12 +78,14 @@ class _Builder:
     def in_steps(self) -> list[Case]:
         """Return one case of several launches."""
         request = self.request
-        for option in ("grid", "block", "shared", "cluster"):
-            given = getattr(request, option)
-            if given is not None:
-                raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
-        if len(request.kernels) > 1:
-            raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+        given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
+        refuse(
+            *(
+                (text is not None, f"--{name} {text} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+                for name, text in given.items()
+            ),
+            *((True, f"--kernel {name} beside --step: the steps name their kernels.") for name in request.kernels[1:]),
+        )
 
         def kernel(name: str) -> Kernel:
             ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
@@ -125,8 +127,8 @@ class _Builder:
         request = self.request
         found = arguments.read(request.arguments, first, _known(request), example, self.file)
         self.arguments, orders = passed.for_each_kernel(found, first, kernels, self.file)
-        scalars = [one for one in self.arguments if isinstance(one, Scalar)]
-        self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
+        scalars = {one.name: one.value for one in self.arguments if isinstance(one, Scalar)}
+        self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
         self.fixed = constants.read(request.constants, self.file, self.numbers)
@@ -157,7 +159,11 @@ class _Builder:
 
 def problem(request: UserRequest) -> UserProblem:
     """Return the problem of a request for one kernel. Raises as `build` does."""
-    return cast(UserProblem, cast("partial[Any]", build([request]).make).args[0])
+    return _problem_in(build([request]))
+
+
+def _problem_in(series: Series) -> UserProblem:
+    return cast(UserProblem, cast("partial[Any]", series.make).args[0])
 
 
 # Two kernels on one set of arguments ----------------------------------------------------------------------------------
@@ -174,7 +180,7 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
         if len(side.cases) != 1:
             names = ", ".join(case.kernel for case in side.cases)
             raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
-    first, second = (cast("partial[Any]", side.make).args[0] for side in sides)
+    first, second = map(_problem_in, sides)
     _check_same(first, second)
     others = {one.name: one for one in second.arguments}
     merged = tuple(
@@ -202,9 +208,13 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
                 f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
                 f"{_told(other)}; measure them one by one with 'cudabench run'."
             )
-    for option, before, after in (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops)):
-        if before != after:
-            raise UsageError(f"{option} gives {before} for the old side and {after} for the new one: it must be one.")
+    costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
+    refuse(
+        *(
+            (old != new, f"{option} gives {old} for the old side and {new} for the new one: it must be one.")
+            for option, old, new in costs
+        )
+    )
 
 
 def _told(argument: Any) -> str:
@@ -248,18 +258,7 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
     if not request.kernels:
-        try:
-            kernel = find_kernel(file)
-        except UsageError as error:
-            said = str(error)
-            if not file.kernels:
-                nearby = with_headers_nearby(request)
-                if nearby is None or not nearby[1].kernels:
-                    raise
-                request, file = nearby
-                said = f"{request.file} has no kernel but those of headers, which -I finds"
-            easy = (k for k in file.kernels if _easy(k, file))
-            raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+        kernel = _only(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
@@ -268,34 +267,43 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             kernel = _found(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
-        found = [
-            kernel
-            for kernel in file.kernels
-            if not kernel.template_parameters and (not glob or fnmatchcase(kernel.qualified_name, name))
-        ]
+        plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
+        found = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
         if not found:
             listed = ", ".join(kernel.qualified_name for kernel in file.kernels) or "no __global__ function"
             raise UsageError(
                 f"No kernel of {file.path} matches '{name}'; it has {listed}; templates are named by instance."
             )
         for kernel in found:
-            types = ", ".join(parameter.ctype for parameter in kernel.parameters)
-            own = find_kernel(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
+            own = find_kernel(file, kernel.qualified_name + types_listed(kernel.parameters) * kernel.overloaded)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
 
 
+def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
+    """Return the only kernel of a file. Raises UsageError where there are others, with a line for one of them."""
+    try:
+        return find_kernel(file)
+    except UsageError as error:
+        said = str(error)
+        if not file.kernels:
+            nearby = with_headers_nearby(request)
+            if nearby is None or not nearby[1].kernels:
+                raise
+            request, file = nearby
+            said = f"{request.file} has no kernel but those of headers, which -I finds"
+        easy = (kernel for kernel in file.kernels if _easy(kernel, file))
+        raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+
+
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
-    words = words_of(kernel.text)
-    if any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words))):
-        return False  # it may launch kernels itself, which is refused
     try:
         check_no_reference(file, kernel)
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return True
+    return "<<<" not in without_remarks(kernel.text)  # one that launches kernels itself is refused
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan.limits import check_block, check_cluster, check_grid, check_shared
 from cudabench.records.launch import Dim, Launch
 from cudabench.source.records import SourceFile
@@ -92,14 +92,7 @@ def problem_of(
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
             raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
-    expectations = []
-    for text in request.expect:
-        left, value = sides(text)
-        if not re.search(r"\W", left) or not left:
-            name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
-            expectations.append(Expectation(name, value, value[1:] if value.startswith("@") else None))
-        else:
-            expectations.append(_of_function(left, value, read, numbers))
+    expectations = [_expectation(text, read, numbers) for text in request.expect]
     saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
     problem = UserProblem(
         file=file.path,
@@ -117,17 +110,19 @@ def problem_of(
         seed=request.seed,
     )
     for at, expectation in enumerate(expectations):
-        before = [other for other in expectations[:at] if other.name == expectation.name]
-        if any(not other.function or other.function == expectation.function for other in before) or (
-            before and not expectation.function
-        ):
-            raise UsageError(f"{expectation.option}: {expectation.name} is expected twice: keep one.")
+        before = [other.function for other in expectations[:at] if other.name == expectation.name]
         array = _known_array(expectation.name, problem, expectation.option)
-        if array.const:
-            raise UsageError(
+        refuse(
+            (
+                (before and not (expectation.function and all(before))) or expectation.function in before,
+                f"{expectation.option}: {expectation.name} is expected twice: keep one.",
+            ),
+            (
+                array.const,
                 f"{expectation.option}: {array.name} is const in the signature, so the kernel cannot write it; it is "
-                "checked to be unchanged anyhow."
-            )
+                "checked to be unchanged anyhow.",
+            ),
+        )
         _check_expectation(expectation, array, problem)
     for name, path in saves:
         _known_array(name, problem, f"--save {name}={path}")
@@ -135,18 +130,26 @@ def problem_of(
     return problem
 
 
-def _of_function(left: str, right: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
-    """Return an expectation on a function of an output, such as np.sum(y)=1."""
+def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
+    """Return what a text of --expect says of an array, or of a function of an output, such as np.sum(y)=1."""
+    left, right = sides(text)
+    if not re.search(r"\W", left) or not left:
+        name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
+        return Expectation(name, value, value[1:] if value.startswith("@") else None)
     option = f"--expect '{left}={right}'"
     arrays = [one.name for one in arrays_of(read)]
     named = expressions.parse(left, "--expect", [*numbers, *arrays], arrays=True, label=option).names & set(arrays)
-    if len(named) != 1:
-        raise UsageError(
+    refuse(
+        (
+            len(named) != 1,
             f"{option}: what stands on the left is an array or a function of one, such as "
-            f"np.sum({(arrays or ['y'])[-1]})."
-        )
-    if not right or right.startswith("@"):
-        raise UsageError(f"{option}: a function is compared with an expression, a file with the whole array.")
+            f"np.sum({(arrays or ['y'])[-1]}).",
+        ),
+        (
+            not right or right.startswith("@"),
+            f"{option}: a function is compared with an expression, a file with the whole array.",
+        ),
+    )
     return Expectation(next(iter(named)), right, function=left)
 
 
@@ -167,21 +170,22 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
         return
     if expectation.function:
         problem.function(expectation)
-    names = problem.parsed(expectation).names
-    expected = {one.name for one in problem.expectations}
-    for name in sorted(names):
-        written = next((one for one in problem.arrays if name == one.name and one.name in expected), None)
-        if written is not None:
-            raise UsageError(
+    expected = {one.name for one in problem.expectations} & {one.name for one in problem.arrays}
+    empty = {
+        name: one.name for one in problem.arrays if one.init == "empty" for name in (one.name, problem.before(one.name))
+    }
+    for name in sorted(problem.parsed(expectation).names):
+        refuse(
+            (
+                name in expected,
                 f"{expectation.option}: {name} is what the kernel writes; write {problem.before(name)} for its values "
-                "before the launch."
-            )
-        empty = next(
-            (one for one in problem.arrays if one.init == "empty" and name in (one.name, problem.before(one.name))),
-            None,
+                "before the launch.",
+            ),
+            (
+                name in empty,
+                f"{expectation.option}: {empty.get(name)} starts empty, so it has no values before the launch.",
+            ),
         )
-        if empty is not None:
-            raise UsageError(f"{expectation.option}: {empty.name} starts empty, so it has no values before the launch.")
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------

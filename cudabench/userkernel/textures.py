@@ -158,8 +158,10 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     _check_sides(where, kind, array, channels, layered)
-    view: Surface | Texture = Surface(array.name, array.dtype, array.shape, channels, layered)
-    what, limits = f"a {kind}", MOST
+    view: Surface | Texture
+    view = surface = Surface(array.name, array.dtype, array.shape, channels, layered)
+    what = f"a {kind}"
+    limits: Mapping[tuple[int, bool], tuple[int, ...]] = MOST if kind == "surface" else MOST_OF_TEXTURE
     if kind == "surface":
         if shared and not isinstance(held, Surface):
             raise UsageError(
@@ -167,8 +169,9 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
                 f"let {array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
             )
     else:
-        view = _texture(where, name, view, array, shared, chosen, fetches and "memory" not in given)
-        what, limits = ("linear memory", {(1, False): (MOST_LINEAR,)}) if view.linear else (what, MOST_OF_TEXTURE)
+        view = _texture(where, name, surface, array, shared, chosen, fetches and "memory" not in given)
+        if view.linear:
+            what, limits = "linear memory", {(1, False): (MOST_LINEAR,)}
     extents = array.shape[:-1] if channels > 1 else array.shape
     most = limits[len(extents) - layered, layered]
     if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
