@@ -13,7 +13,7 @@ from cudabench.errors import UsageError
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips, pieces
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number
+from cudabench.operations.rules import number, rungs
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
@@ -283,6 +283,7 @@ def save(problem: Problem, outputs: Arrays) -> None:
     images.save(problem.options, picture)
 
 
+rung = rungs("blur", 128, 1)
 OPERATION = Operation(
     name="blur",
     summary="out = mean of the (2 r + 1)^2 neighbours inside the picture",
@@ -293,30 +294,19 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"float32": "float", "uint8": "unsigned char"},
     kernels=(
-        Kernel("naive", "blur_naive", (16, 16), over_elements()),
+        rung("naive", over_elements(), block=(16, 16)),
         tiled("smem", sums=False),
         tiled("separable", sums=True),
-        Kernel(
-            "slide",
-            "blur_slide",
-            (128, 1),
-            over_elements(down="ROWS"),
-            constants={"TURNS": number(1, 64)},
-            refuses=slides,
-        ),
-        Kernel(
+        rung("slide", over_elements(down="ROWS"), constants={"TURNS": number(1, 64)}, refuses=slides),
+        rung(
             "vector",
-            "blur_vector",
-            (128, 1),
             over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
             refuses=lambda g: slides(g, g["WIDE"]),
             defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},  # bytes: 8 of them
         ),
-        Kernel(
+        rung(
             "strip",
-            "blur_strip",
-            (128, 1),
             over_strips("STRIP_ROWS"),
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
@@ -326,10 +316,8 @@ OPERATION = Operation(
             refuses=slides_in_strips,
             defines=with_edge,
         ),
-        Kernel(
+        rung(
             "pairs",
-            "blur_pairs",
-            (128, 1),
             over_strips("PAIR_ROWS"),
             constants={
                 "PAIR_ROWS": number(1, 4096),
@@ -340,10 +328,8 @@ OPERATION = Operation(
             defines=paired,
             dtypes=("uint8",),
         ),
-        Kernel(
+        rung(
             "bands",
-            "blur_bands",
-            (128, 1),
             over_bands,
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
@@ -352,10 +338,8 @@ OPERATION = Operation(
             dtypes=("uint8",),
             architecture="sm_80",
         ),
-        Kernel(
+        rung(
             "stacked",
-            "blur_stacked",
-            (128, 1),
             over_stacks,
             constants={
                 "STACK_ROWS": number(1, 64),

@@ -1,4 +1,4 @@
-"""What operations over flat arrays share: grids of a one-dimensional block, and a CPU baseline cut up for threads."""
+"""What operations share: the grids that cover their sizes, and a CPU baseline cut up for threads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from cudabench.records.planned import Geometry
 STRIDING_THREADS = 4 * 132 * 2048
 
 
-def one_each(per_thread: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid that covers N elements; the constant `per_thread` says how many a thread has."""
-    return lambda g: (cdiv(g.size["n"], g.block[0] * (g[per_thread] if per_thread else 1)), 1, 1)
+def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid over one size or two; constants say how much of each a thread has."""
+
+    def blocks(g: Geometry, axis: int, size: str, each: str) -> int:
+        return cdiv(g.size[size], g.block[axis] * (g[each] if each else 1))
+
+    return lambda g: (blocks(g, 0, x, across), blocks(g, 1, y, down) if y else 1, 1)
+
+
+def tiles(**sides: str) -> Callable[[Geometry], Dim]:
+    """Return the rule of a one-dimensional grid of a block a tile; constants give its side along each size."""
+    return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
 def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:

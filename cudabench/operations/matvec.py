@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, pieces
+from cudabench.operations.flat import in_strips, over, pieces
 from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number
+from cudabench.operations.rules import number, rungs
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 ALIGNMENT = 16  # bytes that every row starts at a multiple of
 MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
@@ -126,6 +126,7 @@ def arguments(problem: Problem) -> tuple[object, ...]:
     return ("A", "x", "y", np.int32(rows), np.int32(cols), np.int32(pitch(problem)))
 
 
+rung = rungs("matvec", 256)
 OPERATION = Operation(
     name="matvec",
     summary="y = A x",
@@ -135,41 +136,29 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
-        Kernel("naive", "matvec_naive", (256,), lambda g: (cdiv(g.size["rows"], g.block[0]), 1, 1)),
-        Kernel("block", "matvec_block", (256,), lambda g: (g.size["rows"], 1, 1)),
-        Kernel("warp", "matvec_warp", (256,), lambda g: over_rows(g, 1), refuses=needs_warp),
-        Kernel(
-            "vector",
-            "matvec_vector",
-            (256,),
-            lambda g: over_rows(g, g["ROWS"]),
-            constants=SEVERAL_ROWS,
-            refuses=needs_warp,
-        ),
-        Kernel(
+        rung("naive", over("rows")),
+        rung("block", lambda g: (g.size["rows"], 1, 1)),
+        rung("warp", lambda g: over_rows(g, 1), refuses=needs_warp),
+        rung("vector", lambda g: over_rows(g, g["ROWS"]), constants=SEVERAL_ROWS, refuses=needs_warp),
+        rung(
             "split",
-            "matvec_split",
-            (256,),
             lambda g: (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=split,
         ),
-        Kernel(
+        rung(
             "short",
-            "matvec_short",
-            (128,),
             lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
+            block=(128,),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=lambda g, grid: [
                 Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
             ],
         ),
-        Kernel(
+        rung(
             "fold",
-            "matvec_fold",
-            (256,),
             lambda g: over_rows(g, WARP),
             refuses=needs_warp,
             defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # of a lane: as many as a row has lanes

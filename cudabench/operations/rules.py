@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
-from cudabench.records.launch import WARP
-from cudabench.records.planned import Geometry, Rule
+from cudabench.records.launch import WARP, Dim
+from cudabench.records.planned import Geometry, Kernel, Rule
 
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 Check = Callable[[Geometry], str | None]
+
+
+def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
+    """Return what makes an operation's rungs: a name, which the function has too, a grid and other rules of a Kernel.
+
+    usual: the block of those that say none.
+    """
+
+    def rung(name: str, grid: Callable[[Geometry], Dim], block: tuple[int, ...] = usual, **rules: Any) -> Kernel:
+        return Kernel(name, f"{operation}_{name.replace('-', '_')}", block, grid, **rules)
+
+    return rung
 
 
 def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power: bool = False) -> Rule:

@@ -97,9 +97,6 @@ def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
     return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
 
 
-on_lines = partial(by_column, aligned=True)
-
-
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return one launch a column; two pairs of candidate lists take turns. The number of blocks stays the same."""
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
