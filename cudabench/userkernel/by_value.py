@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
 from cudabench.userkernel.pointers import like
@@ -90,33 +90,29 @@ def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number
         parts = _parts(text, where, layout, path)
     wanted = layout.count or len(layout.members)
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
-        given = {}
-        for part in parts:
-            name, _, value = part.partition(":")
-            given[name.strip()] = value.strip()
+        given = {name.strip(): value.strip() for name, _, value in (part.partition(":") for part in parts)}
         known = [name for name, _, _ in layout.members]
-        for name in given:
-            if name not in known:
-                raise UsageError(
-                    f"{where}: {layout.ctype} has no member '{name}', it has {', '.join(known)}."
-                    f"{did_you_mean(name, known)}"
-                )
+        unknown = next((name for name in given if name not in known), "")
         missing = [name for name in known if name not in given]
-        if missing or len(given) != len(parts):
-            lack = f"lacks {', '.join(missing)}" if missing else "names a member twice"
-            raise UsageError(f"{where} {lack}; write {_right(where, layout, path)}.")
+        right = _right(where, layout, path)
+        refuse(
+            (
+                unknown,
+                f"{where}: {layout.ctype} has no member '{unknown}', it has {', '.join(known)}."
+                f"{did_you_mean(unknown, known)}",
+            ),
+            (missing, f"{where} lacks {', '.join(missing)}; write {right}."),
+            (len(given) != len(parts), f"{where} names a member twice; write {right}."),
+        )
         parts = [given[name] for name in known]
     if len(parts) != wanted:
         raise UsageError(
             f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {wanted}: write "
             f"{_right(where, layout, path)}."
         )
-    if layout.element:
-        for order, part in enumerate(parts):
-            own = f"{path}_{order}".lstrip("_")
-            _fill(packed, at + order * layout.element.size, part, layout.element, where, number, own)
-        return
-    for part, (name, offset, member) in zip(parts, layout.members, strict=True):
+    element = layout.element
+    members = [(str(i), i * element.size, element) for i in range(wanted)] if element else layout.members
+    for part, (name, offset, member) in zip(parts, members, strict=True):
         _fill(packed, at + offset, part, member, where, number, f"{path}_{name}".lstrip("_"))
 
 

@@ -16,22 +16,22 @@ from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
-    made = argument.argument
-    what = f"{where}: '{parameter}' is"
+    made, kind = argument.argument, type(argument.argument).__name__.lower()
+    wrong = ""
     if isinstance(made, TensorMap):
-        if parameter.pointer != made.pointer or parameter.type != tensor_maps.TYPE:
-            raise UsageError(f"{what} not a tensor map.")
+        wrong = "not a tensor map" if parameter.pointer != made.pointer or parameter.type != tensor_maps.TYPE else ""
     elif isinstance(made, (Texture, Surface)):
-        kind = type(made).__name__.lower()
-        wrong = textures.misfit(kind, parameter)
-        if wrong:
-            raise UsageError(f"{what} not a {kind}, but {wrong}.")
-        check_uses(made, parameter, kernel, file, where)
+        misfit = textures.misfit(kind, parameter)
+        wrong = f"not a {kind}, but {misfit}" if misfit else ""
     elif parameter.type in textures.OBJECTS and not parameter.pointer:
-        raise UsageError(f"{what} {textures.OBJECTS[parameter.type]}.")
+        wrong = textures.OBJECTS[parameter.type]
     elif parameter.pointer != isinstance(argument, (Array, Null)):
-        raise UsageError(f"{what} {'a pointer: give it an array' if parameter.pointer else 'not a pointer'}.")
-    elif isinstance(argument, Array):
+        wrong = "a pointer: give it an array" if parameter.pointer else "not a pointer"
+    if wrong:
+        raise UsageError(f"{where}: '{parameter}' is {wrong}.")
+    if isinstance(made, (Texture, Surface)):
+        check_uses(made, parameter, kernel, file, where)
+    elif isinstance(argument, Array) and not isinstance(made, TensorMap):
         if isinstance(made, Rows) != of_pointers(parameter):
             raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
         own = replace(row_of(parameter), const=False) if isinstance(made, Rows) else parameter
@@ -50,11 +50,11 @@ def for_each_kernel(
     by_name = {argument.name: argument for argument in arguments}
     orders = []
     for kernel in kernels:
-        if kernel is first:
-            orders.append(tuple(by_name))
-            continue
         names = [parameter.name for parameter in kernel.parameters]
-        order = tuple(names) if set(names) == set(by_name) else tuple(by_name)
+        order = tuple(names) if set(names) == set(by_name) and kernel is not first else tuple(by_name)
+        orders.append(order)
+        if kernel is first:
+            continue
         if len(names) != len(order):
             raise UsageError(
                 f"{kernel.signature} takes {len(names)} arguments and {first.signature} {len(order)}: kernels that are "
@@ -69,5 +69,4 @@ def for_each_kernel(
                     raise UsageError(f"{where}: it takes {parameter.number}, not {argument.dtype}.")
             elif isinstance(argument, Array) and argument.view is None and argument.const and not parameter.const:
                 by_name[name] = replace(argument, const=False)
-        orders.append(order)
     return tuple(by_name.values()), orders

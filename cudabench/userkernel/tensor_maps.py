@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError
+from cudabench.errors import UsageError, refuse
 from cudabench.records.launch import TensorMap
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import shape_text
@@ -58,37 +58,38 @@ def read_tensor_map(
 
     if array.dtype not in TYPES:
         raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
-    width = np.dtype(array.storage).itemsize
-    sizes = tuple(array.shape)
+    width, sizes = np.dtype(array.storage).itemsize, tuple(array.shape)
     if "sizes" in given:
-        sizes = numbers("sizes", given["sizes"].count("x") + given["sizes"].count(",") + 1)
+        sizes = numbers("sizes", len(re.split("[x,]", given["sizes"])))
     rank = len(sizes)
-    strides = tuple(width * int(np.prod(sizes[at + 1 :], dtype=np.int64)) for at in range(rank - 1))
-    if "strides" in given:
-        strides = tuple(width * stride for stride in numbers("strides", rank - 1))
+    steps_of = [int(np.prod(sizes[at + 1 :], dtype=np.int64)) for at in range(rank - 1)]
+    strides = tuple(width * step for step in (numbers("strides", rank - 1) if "strides" in given else steps_of))
     box = numbers("box", rank)
     steps = numbers("steps", rank) if "steps" in given else (1,) * rank
     swizzle = int(given.get("swizzle", "0"))
     from cudabench.simulator.tensor_maps import refusal
 
     reason = refusal(width, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle)
-    if reason:
-        raise UsageError(f"{where}: no tensor map has {reason}.")
     reach = sum((size - 1) * stride for size, stride in zip(sizes, (*strides, width), strict=True)) + width
-    if reach > array.nbytes:
-        raise UsageError(
+    written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
+    refuse(
+        (reason, f"{where}: no tensor map has {reason}."),
+        (
+            reach > array.nbytes,
             f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
-            f"{array.nbytes}."
-        )
+            f"{array.nbytes}.",
+        ),
+        (
+            shared and given.get("access"),
+            f"{where}: access is already set by {array.name}: remove it here.",
+        ),
+        (
+            not shared and array.init == "empty" and not written,
+            f"{where}: with access=read 'empty' would leave it poison: use random or arange.",
+        ),
+    )
     tensor = TensorMap(
         array.name, array.dtype, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle,
         given.get("fill", "zeros"), pointer,  # type: ignore[arg-type]
     )  # fmt: skip
-    if shared:
-        if given.get("access"):
-            raise UsageError(f"{where}: access is already set by {array.name}: remove it here.")
-        return BufferView(name, tensor)
-    written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
-    if array.init == "empty" and not written:
-        raise UsageError(f"{where}: with access=read 'empty' would leave it poison: use random or arange.")
-    return replace(array, const=not written, view=tensor)
+    return BufferView(name, tensor) if shared else replace(array, const=not written, view=tensor)
