@@ -11,9 +11,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips, pieces
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number, rungs
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, rungs, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
@@ -23,6 +21,7 @@ MAX_CHANNELS = 4
 # to itself, and half of that where a picture is so large that these, too, end before the rest.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
+rung = rungs("blur", 128, 1)
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -195,7 +194,7 @@ def tiled(name: str, sums: bool) -> Kernel:
         tile = cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16
         return tile + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
 
-    return Kernel(name, "blur_" + name, (16, 16), over_elements(), shared_bytes=shared)
+    return rung(name, over_elements(), (16, 16), shared_bytes=shared)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -283,7 +282,6 @@ def save(problem: Problem, outputs: Arrays) -> None:
     images.save(problem.options, picture)
 
 
-rung = rungs("blur", 128, 1)
 OPERATION = Operation(
     name="blur",
     summary="out = mean of the (2 r + 1)^2 neighbours inside the picture",

@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips, over, pieces
-from cudabench.operations.inputs import Arrays, random_array
-from cudabench.operations.rules import rungs
+from cudabench.operations.shared import Arrays, in_strips, over, pieces, random_array, rungs
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 

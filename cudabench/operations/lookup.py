@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, over, pieces, striding
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import rungs
+from cudabench.operations.shared import Arrays, in_strips, itemsize, over, pieces, random_array, rungs, striding, unit
 from cudabench.records.launch import Dim, Launch, Texture
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Problem, Tolerance
 

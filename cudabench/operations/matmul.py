@@ -12,9 +12,18 @@ import numpy as np
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.occupancy import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.operations import blas
-from cudabench.operations.flat import over, tiles
-from cudabench.operations.inputs import Arrays, random_array, unit
-from cudabench.operations.rules import MAX_WARPS, in_registers, needs_warps, number, rungs
+from cudabench.operations.shared import (
+    MAX_WARPS,
+    Arrays,
+    in_registers,
+    needs_warps,
+    number,
+    over,
+    random_array,
+    rungs,
+    tiles,
+    unit,
+)
 from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, over, pieces
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number, rungs
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, over, pieces, random_array, rungs, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
@@ -97,9 +95,7 @@ def inputs(problem: Problem) -> Arrays:
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product in double."""
     cols = problem.size["cols"]
-    x = arrays["x"].astype(np.float64)
-    step = max(1, CHUNK // cols)
-    strips = pieces(slice(0, problem.size["rows"]), step)
+    x, strips = arrays["x"].astype(np.float64), pieces(slice(0, problem.size["rows"]), max(1, CHUNK // cols))
     return {"y": np.concatenate([arrays["A"][strip, :cols].astype(np.float64) @ x for strip in strips])}
 
 

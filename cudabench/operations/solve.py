@@ -14,8 +14,7 @@ import numpy as np
 from cudabench.errors import CudabenchError
 from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
-from cudabench.operations.inputs import Arrays, itemsize, unit
-from cudabench.operations.rules import in_registers, needs_warps, number
+from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_warps, number, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 

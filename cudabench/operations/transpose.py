@@ -9,9 +9,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, over, tiles
-from cudabench.operations.inputs import Arrays, itemsize, random_array
-from cudabench.operations.rules import in_static_shared, number, rungs
+from cudabench.operations.shared import (
+    Arrays,
+    in_static_shared,
+    in_strips,
+    itemsize,
+    number,
+    over,
+    random_array,
+    rungs,
+    tiles,
+)
 from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 

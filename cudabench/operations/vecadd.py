@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, over, striding
-from cudabench.operations.inputs import Arrays, itemsize, random_array
-from cudabench.operations.rules import rungs
+from cudabench.operations.shared import Arrays, in_strips, itemsize, over, random_array, rungs, striding
 from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem, Tolerance
 
 
