@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import did_you_mean
-from cudabench.userkernel import limited
-from cudabench.userkernel.evaluation import bind
+from cudabench.userkernel.evaluation import bind, costly, within
 from cudabench.userkernel.vocabulary import (
     FUNCTIONS,
     KEYWORDS,
@@ -52,9 +51,9 @@ class Expression:
         """Return the value, with names as `values` has them; `limit` is the most bytes that it may take."""
         try:
             compute = bind(self.label, self.text, values, limit)
-            apart = self.arrays and limited.costly(self.tree, values)
+            apart = self.arrays and costly(self.tree, values)
             with np.errstate(all="ignore"):
-                result = limited.within(self.label, compute, limit) if apart else compute()
+                result = within(self.label, compute, limit) if apart else compute()
             if not _numeric(result):
                 raise self._failed("its value is neither a number nor an array")
             return result

@@ -20,8 +20,7 @@ from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
-from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
-from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]

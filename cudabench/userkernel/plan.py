@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from cudabench.errors import CudabenchError, UsageError, refuse
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, refuse
 from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
 from cudabench.source.choose_kernel import find_kernel, types_listed
+from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import without_remarks
-from cudabench.userkernel import arguments, constants, passed, steps, values
-from cudabench.userkernel.arguments import NoLine
+from cudabench.userkernel import arguments, constants, pointers, steps, values
+from cudabench.userkernel.arguments import NoLine, offered
 from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import UserRequest, name_of
 from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
 from cudabench.userkernel.values import Array, Record, Scalar
 
@@ -126,7 +128,7 @@ class _Builder:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request = self.request
         found = arguments.read(request.arguments, first, _known(request), example, self.file)
-        self.arguments, orders = passed.for_each_kernel(found, first, kernels, self.file)
+        self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
         scalars = {one.name: one.value for one in self.arguments if isinstance(one, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
@@ -343,3 +345,92 @@ def _with_line(said: str, example: str | NoLine) -> str:
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
     return f"{said}{named}; {arguments.led('as in', example)}"
+
+
+# Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Every:
+    """Requests of one kernel each, and the kernels of their files that none of them is of, as 'FILE: NAME'."""
+
+    requests: tuple[UserRequest, ...]
+    left_out: tuple[str, ...]
+
+
+def every(requests: Sequence[UserRequest], command: str) -> Every:
+    """Return a request for each kernel that the given ones mean; one that names no kernel means all of its file.
+
+    Of several kernels each takes those of --arg and --expect that are called like its parameters. Raises UsageError
+    where a file has none, for templates that no name instantiates, and for an option that no kernel takes.
+    `command` is what errors suggest a line of.
+    """
+    picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
+    found = [
+        replace(_of(request, kernel) if len(picked) > 1 else request, kernels=(name,))
+        for request, kernel, name in picked
+    ]
+    _check_taken(requests, found, [kernel for _, kernel, _ in picked])
+    taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
+    left_out = [
+        f"{path}: {kernel.qualified_name}"
+        for path in dict.fromkeys(request.file for request, _, _ in picked)
+        for kernel in read_file(path).kernels
+        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
+    ]
+    return Every(tuple(found), tuple(left_out))
+
+
+def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
+    """Return the kernels that a request means, each with the name that means it alone."""
+    whole = file_of(request)
+    own = tuple(kernel for kernel in whole.kernels if not kernel.file)
+    file = replace(whole, kernels=own) if own else whole  # what headers bring is theirs, unless there is nothing else
+    if not request.kernels:
+        templates = [kernel for kernel in file.kernels if kernel.template_parameters]
+        if templates:
+            line = Example(request, whole, templates[0], command)
+            names = ", ".join(kernel.qualified_name for kernel in templates)
+            verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
+            raise UsageError(
+                f"{request.file}: {names} {verb} only as an instance: name all kernels, {offered('as in', line)}"
+            )
+        request = replace(request, kernels=("all",))
+    try:
+        found = select(file, request)
+    except UsageError:
+        with contextlib.suppress(UsageError):
+            return [(kernel, name) for kernel, name, _ in select(whole, request)]
+        raise
+    return [(kernel, name) for kernel, name, _ in found]
+
+
+def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
+    """Return a request with the arguments that a kernel takes, in its order; all where its parameters have no names.
+
+    Numbers that are other kernels' arguments are still names for shapes and grids.
+    """
+    order = [parameter.name for parameter in kernel.parameters]
+    if not all(order):
+        return request
+    given = {name_of(text): text for text in request.arguments}
+    return replace(
+        request,
+        arguments=tuple(given[name] for name in order if name in given),
+        expect=tuple(text for text in request.expect if name_of(text) in order),
+        save=tuple(text for text in request.save if name_of(text) in order),
+        numbers=numeric(request.given()),
+    )
+
+
+def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+    """Raise UsageError for an --arg or --expect that no kernel takes."""
+    names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
+    for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
+        taken = {text for request in found for text in getattr(request, kind)}
+        left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
+        if left is not None:
+            raise UsageError(
+                f"{option} {left}: no kernel has a parameter of this name; there are {', '.join(names)}."
+                f"{did_you_mean(name_of(left), names)}"
+            )

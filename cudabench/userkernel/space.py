@@ -11,13 +11,23 @@ from typing import Any
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combinations, values_of, zipped
+from cudabench.plan.space import (
+    MOST_COMBINATIONS,
+    Axis,
+    Point,
+    Values,
+    axis,
+    blocks,
+    combinations,
+    sizes,
+    values_of,
+    zipped,
+)
 from cudabench.plan.space import count as count_of
 from cudabench.source.brackets import split
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
 from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
-from cudabench.userkernel.sizes import sized
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
@@ -231,8 +241,6 @@ def _argument(text: str) -> Axis | None:
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     """Return an axis for each range in --block, named bx, by, bz; without --block those of the blocks that make sense,
     where --grid names them, and the --zip that they take."""
-    from cudabench.plan.blocks import axis, blocks
-
     if request.block is not None:
         parts = split(request.block)
         found = [
@@ -252,3 +260,33 @@ def too_large(values: Mapping[str, str]) -> bool:
     """Tell whether ranges of a block make one that no device launches: such pairs are no points of the sweep."""
     extents = [int(values[name]) for name in BLOCK_NAMES if name in values]
     return math.prod(extents) > MAX_THREADS_PER_BLOCK
+
+
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
+
+
+def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
+    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number."""
+    name, kind, values = sized(request, text)
+    if request.save:
+        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
+    return [request.with_values({name: f"{kind}{size}"}) for size in values]
+
+
+def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
+    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes."""
+    given = request.given()
+    name, equals, values = text.rpartition("=")
+    name = name.strip()
+    if not equals:
+        whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
+        if len(whole) != 1:
+            several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
+            raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")
+        (name,) = whole
+    elif name not in given:
+        raise UsageError(
+            f"--sizes {text}: there is no --arg {name}, but {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
+        )
+    kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
+    return name, kind, sizes(values)

@@ -25,7 +25,7 @@ from cudabench.source import brackets
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS
-from cudabench.userkernel.passed import check_takes
+from cudabench.userkernel.pointers import check_takes
 from cudabench.userkernel.problem import launch_of, number
 from cudabench.userkernel.values import Argument, Array, BufferView, Null, Scalar
 
