@@ -27,7 +27,7 @@ from cudabench.results import stats
 from cudabench.symbols import readable
 from cudabench.system import confined
 from cudabench.userkernel import evaluation, expressions
-from cudabench.userkernel.vocabulary import ExpressionError
+from cudabench.userkernel.evaluation import ExpressionError
 from tests.ladders import needs_compiler
 
 EMPTY = "__global__ void k(float *x, int n) { if (n > 4) x[0] = 1; }\n"

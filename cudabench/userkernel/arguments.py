@@ -14,13 +14,11 @@ from cudabench.source.brackets import closing, listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
-from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, textures
-from cudabench.userkernel.accessors import accessor_of
-from cudabench.userkernel.by_value import Pointer, pack
+from cudabench.userkernel import expressions, inits, object_uses, textures
+from cudabench.userkernel.by_value import Pointer, accessor_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
-from cudabench.userkernel.tensor_maps import read_tensor_map
-from cudabench.userkernel.textures import read_object
+from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -175,7 +173,7 @@ class _Reader:
     def number(self, one: Given) -> None:
         """Read a number or a struct; an accessor is an array."""
         parameter = one.parameter
-        if said := {**textures.OBJECTS, tensor_maps.TYPE: f"a tensor map: write {tensor_maps.EXAMPLE}"}.get(
+        if said := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
         ):
             if parameter.type in textures.OBJECTS and (array_parts(one.text) or one.text.startswith("@")):
@@ -337,9 +335,9 @@ class _Reader:
 
     def tensor_map(self, one: Given) -> Array | BufferView:
         """Return a tensor map over an array of its own or of one of the others."""
-        if one.parameter.element not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
+        if one.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
-        needs = f"{one.where}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
+        needs = f"{one.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
         return read_tensor_map(one.name, one.text, *self.inner(one, False, needs), self.scalars, one.parameter.pointer)
 
     def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
@@ -365,7 +363,7 @@ class _Reader:
 def check_taken(kernel: Kernel, file: SourceFile) -> None:
     """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
     for parameter in kernel.parameters:
-        if parameter.type != tensor_maps.TYPE and (why := _not_given(parameter, kernel, file)):
+        if parameter.type != textures.MAP_TYPE and (why := _not_given(parameter, kernel, file)):
             raise NoLine(why)
 
 

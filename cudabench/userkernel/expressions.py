@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import did_you_mean
-from cudabench.userkernel.evaluation import bind, costly, within
-from cudabench.userkernel.vocabulary import (
+from cudabench.userkernel.evaluation import (
     FUNCTIONS,
     KEYWORDS,
     NUMPY,
@@ -28,7 +27,10 @@ from cudabench.userkernel.vocabulary import (
     UNLISTED,
     ExpressionError,
     alias,
+    bind,
     bounded,
+    costly,
+    within,
 )
 
 MAX_TEXT = 2000
@@ -54,20 +56,15 @@ class Expression:
             apart = self.arrays and costly(self.tree, values)
             with np.errstate(all="ignore"):
                 result = within(self.label, compute, limit) if apart else compute()
-            if not _numeric(result):
-                raise self._failed("its value is neither a number nor an array")
-            return result
         except ExpressionError:
             raise
-        except ZeroDivisionError:
-            raise self._failed("it divides by zero") from None
-        except MemoryError:
-            raise self._failed("it does not fit the memory") from None
-        except RecursionError:
-            raise self._failed("it is nested too deeply") from None
         except Exception as error:  # whatever NumPy raises on values that do not fit together
-            message = " ".join(str(error).split()) or type(error).__name__
-            raise self._failed(message.rstrip(".")) from None
+            said = " ".join(str(error).split()) or type(error).__name__
+            why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), said.rstrip("."))
+            raise ExpressionError(f"{self.label} fails: {why}.") from None
+        if not _numeric(result):
+            raise ExpressionError(f"{self.label} fails: its value is neither a number nor an array.")
+        return result
 
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return what computes the value, to be timed: `evaluate` must have accepted the same values.
@@ -76,9 +73,6 @@ class Expression:
         np.errstate.
         """
         return bind(self.label, self.text, values, None)
-
-    def _failed(self, why: str) -> ExpressionError:
-        return ExpressionError(f"{self.label} fails: {why}.")
 
 
 def parse(
@@ -91,12 +85,13 @@ def parse(
     """
     names = tuple(dict.fromkeys(known))
     label = label or f"{option} '{text}'"
-    if len(text) > MAX_TEXT:
-        raise ExpressionError(f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}.")
-    if not text.strip():
-        raise ExpressionError(f"{label} is empty: write arithmetic, such as cdiv(n,256).")
-    if "..." in text:
-        raise ExpressionError(f"{label} has a gap: write your own value for '...'.")
+    for wrong, said in (
+        (len(text) > MAX_TEXT, f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}."),
+        (not text.strip(), f"{label} is empty: write arithmetic, such as cdiv(n,256)."),
+        ("..." in text, f"{label} has a gap: write your own value for '...'."),
+    ):
+        if wrong:
+            raise ExpressionError(said)
     plain = re.sub(
         r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS and m[0] in names else m[0], text.strip()
     )
@@ -136,22 +131,21 @@ class _Checker:
         if depth > MAX_DEPTH:
             raise self.refuse(f"it is nested more than {MAX_DEPTH} deep")
         if isinstance(node, ast.Constant):
-            self.constant(node)
+            axis = node.value is None and self.arrays  # a new one in an index
+            if not (isinstance(node.value, (int, float, complex)) or axis):
+                raise self.refuse(f"{node.value!r} is not a number")
+            if isinstance(node.value, int):
+                bounded(node.value, self.refuse)
         elif isinstance(node, ast.Name):
             self.name(node)
         elif isinstance(node, ast.Attribute):
-            self.attribute(node)
+            name = self.of_numpy(node)
+            if name not in NUMPY_CONSTANTS and name not in TYPES:
+                raise self.refuse(f"np.{name} is a function: write np.{name}(...)")
         elif isinstance(node, ast.Call):
             self.call(node, depth)
         else:
             self.operation(node, depth)
-
-    def constant(self, node: ast.Constant) -> None:
-        axis = node.value is None and self.arrays  # a new one in an index
-        if not (isinstance(node.value, (int, float, complex)) or axis):
-            raise self.refuse(f"{node.value!r} is not a number")
-        if isinstance(node.value, int):
-            bounded(node.value, self.refuse)
 
     def name(self, node: ast.Name) -> None:
         if node.id in self.known:
@@ -165,11 +159,6 @@ class _Checker:
         raise self.refuse(
             f"there is no '{node.id}' here, there is {listed}.{did_you_mean(node.id, self.known)}".rstrip(".")
         )
-
-    def attribute(self, node: ast.Attribute) -> None:
-        name = self.of_numpy(node)
-        if name not in NUMPY_CONSTANTS and name not in TYPES:
-            raise self.refuse(f"np.{name} is a function: write np.{name}(...)")
 
     def of_numpy(self, node: ast.Attribute) -> str:
         """Return the name behind `np.`, which must be on the list."""
@@ -201,8 +190,7 @@ class _Checker:
         for keyword in node.keywords:
             if keyword.arg not in NUMPY_KEYWORDS:
                 raise self.refuse(f"'{keyword.arg or '**'}=' is not allowed: give {', '.join(sorted(NUMPY_KEYWORDS))}")
-            self.check(keyword.value, depth + 1)
-        for argument in node.args:
+        for argument in (*(keyword.value for keyword in node.keywords), *node.args):
             self.check(argument, depth + 1)
 
     def operation(self, node: ast.AST, depth: int) -> None:
@@ -216,6 +204,11 @@ class _Checker:
                 self.check(part, depth + 1)
 
 
+_FAILURES: dict[type[Exception], str] = {
+    ZeroDivisionError: "it divides by zero",
+    MemoryError: "it does not fit the memory",
+    RecursionError: "it is nested too deeply",
+}
 _OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Tuple, ast.List)
 _COMPARE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SCALARS = "only arithmetic over the scalars is possible here, with " + ", ".join(FUNCTIONS)

@@ -16,7 +16,7 @@ from cudabench.source.brackets import closing, listed
 from cudabench.system.confined import host_memory
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import conform
-from cudabench.userkernel.vocabulary import ExpressionError
+from cudabench.userkernel.evaluation import ExpressionError
 
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}

@@ -173,14 +173,14 @@ def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
     each: dict[str, Tolerance] = {}
     for one in problem.expectations:
-        own = plain_tolerance(problem, problem.array(one.name).dtype)
-        kind = fields_of(one)
+        array, kind = problem.array(one.name), fields_of(one)
+        own, parts = plain_tolerance(problem, array.dtype), None
         if one.function:
             functions = [other for other in problem.expectations if other.name == one.name]
-            own = replace(own, parts=_functions(problem, functions, own))
-        elif kind is not None and problem.array(one.name).storage == "uint8":
-            own = replace(own, parts=_records(problem, one, kind))
-        each[one.name] = own
+            parts = _functions(problem, functions, own)
+        elif kind is not None and array.storage == "uint8":
+            parts = _records(problem, one, kind)
+        each[one.name] = replace(own, parts=parts)
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
@@ -201,12 +201,10 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
     """Give the expectations as NumPy calls on the arrays' own types; all that is not NumPy is done before."""
     works = []
-    for one in problem.expectations:
-        if one.path is None:
-            expression = problem.parsed(one)
-            values = _values(problem, inputs, expression.names, wide=False)
-            expression.evaluate(values, limit=host_memory())  # refuses what would be too large
-            works.append(expression.compiled(values))
+    for expression in (problem.parsed(one) for one in problem.expectations if one.path is None):
+        values = _values(problem, inputs, expression.names, wide=False)
+        expression.evaluate(values, limit=host_memory())  # refuses what would be too large
+        works.append(expression.compiled(values))
 
     def all_of_them() -> None:
         for work in works:

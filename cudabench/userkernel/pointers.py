@@ -12,7 +12,7 @@ import numpy as np
 from cudabench.errors import UsageError
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter, SourceFile
-from cudabench.userkernel import tensor_maps, textures
+from cudabench.userkernel import textures
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.values import Argument, Array, Null, Scalar
@@ -111,7 +111,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
     made, kind = argument.argument, type(argument.argument).__name__.lower()
     wrong = ""
     if isinstance(made, TensorMap):
-        wrong = "not a tensor map" if parameter.pointer != made.pointer or parameter.type != tensor_maps.TYPE else ""
+        wrong = "not a tensor map" if parameter.pointer != made.pointer or parameter.type != textures.MAP_TYPE else ""
     elif isinstance(made, (Texture, Surface)):
         misfit = textures.misfit(kind, parameter)
         wrong = f"not a {kind}, but {misfit}" if misfit else ""
