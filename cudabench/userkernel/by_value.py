@@ -23,6 +23,7 @@ from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import like
 from cudabench.userkernel.values import Array, Record
 
+_NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
 _FEW = 4  # elements of an array that an example writes one by one
 
 
@@ -92,8 +93,10 @@ def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number
         return
     if layout.element and layout.element.dtype and not re.match(r"[\[{(]", text):
         parts = [text] * layout.count  # one value for all
+    elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
+        raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
     else:
-        parts = _parts(text, where, layout, path)
+        parts = listed(text[1:-1])
     wanted = layout.count or len(layout.members)
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
         given = {name.strip(): value.strip() for name, _, value in (part.partition(":") for part in parts)}
@@ -126,16 +129,6 @@ def _right(where: str, layout: Layout, path: str) -> str:
     """Return a value that would be right: the whole option, or what stands for a member."""
     option, name = where.partition("=")[0].split()
     return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={example_of(layout)}'"
-
-
-def _parts(text: str, where: str, layout: Layout, path: str) -> list[str]:
-    """Return what stands between the outer brackets, split at its commas."""
-    if not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
-        raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
-    return listed(text.strip()[1:-1])
-
-
-_NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
 
 
 # Accessors -----------------------------------------------------------------------------------------------------------

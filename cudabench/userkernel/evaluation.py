@@ -28,6 +28,7 @@ KEYWORDS = frozenset(
     None True False""".split()  # noqa: SIM905
 )
 MOST_DIGITS = 400  # of a rounding: more than any double has
+BEYOND = "a whole number in it leaves the range of 64 bits"
 # Names that are always there and that no message needs to list.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
@@ -41,11 +42,9 @@ def alias(name: str) -> str:
     return name + "_" if name in KEYWORDS else name
 
 
-def bounded(value: int, refuse: Callable[[str], ExpressionError]) -> int:
-    """Return a whole number; raise what `refuse` makes of a sentence where it leaves 64 bits."""
-    if not -(1 << 63) <= value < (1 << 64):
-        raise refuse("a whole number in it leaves the range of 64 bits")
-    return value
+def fits(value: int) -> bool:
+    """Tell whether a whole number has no more than 64 bits."""
+    return -(1 << 63) <= value < (1 << 64)
 
 
 # Syntax and functions ------------------------------------------------------------------------------------------------
@@ -179,8 +178,9 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 
     def checked(value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
-            return bounded(value, refuse)
-        if isinstance(value, (np.ndarray, np.generic)):
+            if not fits(value):
+                raise refuse(BEYOND)
+        elif isinstance(value, (np.ndarray, np.generic)):
             if value.dtype.kind not in "biufc":
                 raise refuse("a value in it is not an array of numbers")
             if value.nbytes > limit:

@@ -119,7 +119,14 @@ class _Builder:
         given = {one.name: one.argument for one in self.arguments}
         cases = []
         for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
-            launch = _launch(own, kernel, {**self.numbers, **_known(own)}, example)
+            if own.grid is None or own.block is None:
+                lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
+                line = arguments.offered("write", example)
+                raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
+            launch = launch_of(
+                kernel.expression, own.grid, own.block, {**self.numbers, **_known(own)},
+                shared=own.shared, cluster=own.cluster,
+            )  # fmt: skip
             launch = replace(launch, arguments=tuple(given[one] for one in order))
             cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
         return cases
@@ -227,15 +234,6 @@ def _told(argument: Any) -> str:
 
 
 # What the options say -------------------------------------------------------------------------------------------------
-
-
-def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
-    """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
-    if request.grid is None or request.block is None:
-        lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
-        raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
-    shared, cluster = request.shared, request.cluster
-    return launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
 
 
 def _known(request: UserRequest) -> dict[str, int | float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cudabench.errors import UsageError
+from cudabench.errors import UsageError, refuse
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import textures
@@ -54,20 +54,20 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
         return
     dtype, count = pointee
     fits = {dtype, *_SAME_BITS.get(dtype, ())}
-    if (dtype, count) in (
-        ("float32", 2),
-        ("float64", 2),
-    ) and array.dtype == f"complex{128 if dtype[-2:] == '64' else 64}":
+    pairs = {("float32", 2): "complex64", ("float64", 2): "complex128"}
+    if array.dtype == pairs.get(pointee):
         return
-    if array.dtype not in fits:
-        raise UsageError(
-            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}."
-        )
-    if math.prod(array.shape) % count:
-        raise UsageError(
+    refuse(
+        (
+            array.dtype not in fits,
+            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}.",
+        ),
+        (
+            math.prod(array.shape) % count,
             f"{where}: {math.prod(array.shape)} elements of {array.dtype} make no whole number of {parameter.type}, "
-            f"which holds {count}: use a multiple of {count}."
-        )
+            f"which holds {count}: use a multiple of {count}.",
+        ),
+    )
 
 
 def _pointee(parameter: Parameter) -> tuple[str, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # What is substituted in: the texts of a request, and those that a number may be named in.
 LISTS = ("arguments", "expect", "constants")
@@ -62,8 +63,8 @@ class Space:
 
     def admits(self, values: Values) -> bool:
         """Tell whether --where allows a combination, and its block is one that a device launches."""
-        if too_large(values):
-            return False
+        if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
+            return False  # ranges of a block make such pairs, which are no points of the sweep
         if not self.where:
             return True
         request = self.at(values)
@@ -254,15 +255,6 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     chosen = blocks(dimensions) if dimensions else []
     found = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
     return found, "bx,by" if dimensions == 2 else ""
-
-
-def too_large(values: Mapping[str, str]) -> bool:
-    """Tell whether ranges of a block make one that no device launches: such pairs are no points of the sweep."""
-    extents = [int(values[name]) for name in BLOCK_NAMES if name in values]
-    return math.prod(extents) > MAX_THREADS_PER_BLOCK
-
-
-WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 
 
 def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:

@@ -132,12 +132,11 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
                 f"{sample}.{did_you_mean(key, options)}"
             )
         known = ", ".join(options[key])
-        if key in given:
-            raise UsageError(f"{where}: {key} is given twice: keep one.")
-        if not equals:
-            raise UsageError(f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}.")
-        if known and value not in options[key]:
-            raise UsageError(f"{where}: {key} is one of {known}, not '{value}'.")
+        refuse(
+            (key in given, f"{where}: {key} is given twice: keep one."),
+            (not equals, f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}."),
+            (known and value not in options[key], f"{where}: {key} is one of {known}, not '{value}'."),
+        )
         given[key] = value
     return given
 
