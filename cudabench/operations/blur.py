@@ -191,8 +191,7 @@ def tiled(name: str, sums: bool) -> Kernel:
     """Return a rung with a tile in shared memory, and the sums along its rows where it keeps them."""
 
     def shared(g: Geometry) -> int:
-        tile = cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16
-        return tile + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
+        return cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16 + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
 
     return rung(name, over_elements(), (16, 16), shared_bytes=shared)
 

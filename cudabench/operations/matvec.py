@@ -45,8 +45,7 @@ SEVERAL_ROWS = {"ROWS": number(1, MOST_ROWS)}
 
 def lanes(problem: Problem) -> int:
     """Return the lanes that the rung for short rows gives a row: its vectors, up to a power of two, at most a warp."""
-    vectors = cdiv(problem.size["cols"], vector(problem))
-    return min(WARP, 1 << (vectors - 1).bit_length())
+    return min(WARP, 1 << (cdiv(problem.size["cols"], vector(problem)) - 1).bit_length())
 
 
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:

@@ -71,8 +71,7 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
 
 def check_memory(operation: Operation, problem: Problem) -> None:
     """Raise OutOfMemory where a problem's arrays and the right outputs do not fit this machine's memory."""
-    buffers = operation.buffers(problem)
-    needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in buffers)
+    needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in operation.buffers(problem))
     if needed > SURELY_FREE and needed > (free := host_memory()):
         raise OutOfMemory(
             f"{operation.name} of this size needs {needed / 1e9:.0f} GB for its arrays and the right outputs alone, "

@@ -53,7 +53,7 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
     if not colon or os.path.exists(spec) or not revision or not path:
         yield Checkout(spec, spec, tuple(include))
         return
-    tree = _Tree.of(revision, spec)
+    tree = _Tree(revision, spec)
     name = tree.find(path, spec)
     inside = {folder: own for folder in include if (own := tree.inside(folder)) is not None}
     files = tree.closure(name, list(inside.values()))
@@ -80,21 +80,11 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
 
 
 class _Tree:
-    """The files of a revision: by path from the top, the kind and hash of each."""
+    """The files of a revision of the repository that this folder is in: by path from the top, kind and hash of each."""
 
-    def __init__(self, top: str, prefix: str, commit: str) -> None:
-        self.top, self.prefix, self.commit = top, prefix, commit
-        self.entries: dict[str, tuple[str, str]] = {}
-        for row in _git(["-C", top, "ls-tree", "-r", "-z", "--full-tree", commit]).split(b"\0")[:-1]:
-            head, _, path = row.partition(b"\t")
-            mode, _, digest = head.decode().split(" ")
-            self.entries[os.fsdecode(path)] = (mode, digest)
-
-    @classmethod
-    def of(cls, revision: str, spec: str) -> _Tree:
-        """Return the tree of a revision of the repository that this folder is in."""
+    def __init__(self, revision: str, spec: str) -> None:
         try:
-            top, prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
+            self.top, self.prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
         except _GitError as error:
             raise (
                 no_such_file(spec, "*.cu")
@@ -105,9 +95,14 @@ class _Tree:
             commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()
         except _GitError:
             raise CudabenchError(
-                f"{spec}: '{revision}' is not a revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
+                f"{spec}: '{revision}' is not a revision of {self.top}: write a commit, branch or tag, as in "
+                "HEAD~1:k.cu."
             ) from None
-        return cls(top, prefix, commit.strip())
+        self.entries: dict[str, tuple[str, str]] = {}
+        for row in _git(["-C", self.top, "ls-tree", "-r", "-z", "--full-tree", commit.strip()]).split(b"\0")[:-1]:
+            head, _, path = row.partition(b"\t")
+            mode, _, digest = head.decode().split(" ")
+            self.entries[os.fsdecode(path)] = (mode, digest)
 
     def find(self, path: str, spec: str) -> str:
         """Return the path from the top of what the user named."""
@@ -131,8 +126,7 @@ class _Tree:
             kind = self.entries.get(path, ("", ""))[0]
             if kind != "120000":
                 return path if kind.startswith("100") else None
-            target = os.fsdecode(self.content(path))
-            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+            path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(self.content(path))))
         return None
 
     def content(self, path: str) -> bytes:

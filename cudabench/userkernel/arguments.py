@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import expressions, inits, object_uses, textures
-from cudabench.userkernel.by_value import Pointer, accessor_of, pack
+from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
 from cudabench.userkernel.textures import read_object, read_tensor_map
@@ -166,7 +166,7 @@ class _Reader:
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
         self.found: dict[str, Argument] = {}
-        self.inside: dict[str, Sequence[Pointer]] = {}  # of structs
+        self.inside: dict[str, list[Leaf]] = {}  # of structs
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
@@ -243,38 +243,43 @@ class _Reader:
             found = expressions.parse(inner, where, self.scalars, label=f"{where}: '{inner}'").evaluate(self.scalars)
             return fitting(found, dtype, where, one.parameter)
 
-        packed = pack(one.text, layout, where, number)
-        self.inside[one.name] = packed.pointers
-        numbers = tuple((f"{one.name}_{path}", value) for path, value in packed.numbers.items())
-        return Record(one.name, bytes(packed.content), layout.align, numbers)
+        packed, numbers = bytearray(layout.size), []
+        self.inside[one.name] = pointers = []
+        for leaf in leaves(one.text, layout, where):
+            at, text, kind, path = leaf
+            if kind.dtype:
+                numbers.append((f"{one.name}_{path}", number(text, kind.dtype)))
+                packed[at : at + kind.size] = np.dtype(kind.dtype).type(numbers[-1][1]).tobytes()
+            else:
+                pointers.append(leaf)
+        return Record(one.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:
         """Let a struct's pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'."""
         record, kernel = self.found[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
-        for one in self.inside[name]:
-            title, where = f"{name}_{one.path}", f"--arg {name}: {one.path}"
-            other = self.found.get(one.text)
+        for at, text, layout, path in self.inside[name]:
+            pointee, other = cast(Parameter, layout.pointee), self.found.get(text)
+            title, where = f"{name}_{path}", f"--arg {name}: {path}"
             if isinstance(other, Array):
-                check_fit(other, one.pointee, kernel, f"{where}: {one.text}")
-                if other.const and not one.pointee.const:
+                check_fit(other, pointee, kernel, f"{where}: {text}")
+                if other.const and not pointee.const:
                     raise UsageError(
-                        f"{where} may be written, and {one.text} is const in {kernel.signature}: give it an array of "
-                        "its own."
+                        f"{where} may be written, and {text} is const in {kernel.signature}: give it an array of its "
+                        "own."
                     )
-                pointers.append((one.offset, one.text))
+                pointers.append((at, text))
                 continue
             try:
-                array = self.pointed(Given(title, one.text, replace(one.pointee, name=title)))
+                array = self.pointed(Given(title, text, replace(pointee, name=title)))
             except UsageError as error:
-                said = str(error).replace(f"--arg '{title}=", f"'{one.path}: ")
-                said = said.replace(f"--arg {title}=", f"{one.path}: ")
+                said = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
                 raise UsageError(f"--arg {name}: {said}") from None
             if isinstance(array, Array):
                 if title in (parameter.name for parameter in kernel.parameters):
                     raise UsageError(f"{where} is called {title}, as a parameter of the kernel is.")
-                pointers.append((one.offset, title))
+                pointers.append((at, title))
                 own.append(array)
         self.found[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,62 +47,35 @@ def _bracketed(layout: Layout) -> str:
 
 # Values --------------------------------------------------------------------------------------------------------------
 
-Number = Callable[[str, str], Any]  # of a text as a type; raises UsageError
+Leaf = tuple[int, str, Layout, str]  # where it begins in bytes, what it is given, its type, the path of its names
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """A pointer inside a value: its offset in bytes, the path of its names, what it points at, and what it is given."""
+def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
+    """Yield the numbers and pointers of a value that the command line writes.
 
-    offset: int
-    path: str
-    pointee: Parameter
-    text: str
-
-
-@dataclass
-class Packed:
-    """The bytes of a value, its numbers by the path of their names (`p_a`), and its pointers, whose bytes are zero."""
-
-    content: bytearray
-    numbers: dict[str, Any] = field(default_factory=dict)
-    pointers: list[Pointer] = field(default_factory=list)
-
-
-def pack(text: str, layout: Layout, where: str, number: Number) -> Packed:
-    """Return a value that the command line writes.
-
-    `number` gives the value of an expression as a NumPy type. Raises UsageError where text and layout differ.
+    Raises UsageError where text and layout differ.
     """
-    packed = Packed(bytearray(layout.size))
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
-    _fill(packed, 0, text.strip(), layout, where, number, "")
-    return packed
+    yield from _leaves(0, text.strip(), layout, where, "")
 
 
-def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number: Number, path: str) -> None:
-    if layout.dtype:
-        value = number(text, layout.dtype)
-        packed.content[at : at + layout.size] = np.dtype(layout.dtype).type(value).tobytes()
-        packed.numbers[path] = value
+def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterator[Leaf]:
+    if layout.dtype or layout.pointee:
+        yield at, text, layout, path
         return
-    if layout.pointee:
-        packed.pointers.append(Pointer(at, path, layout.pointee, text))
-        return
-    if layout.element and layout.element.dtype and not re.match(r"[\[{(]", text):
+    element, right = layout.element, _right(where, layout, path)
+    if element and element.dtype and not re.match(r"[\[{(]", text):
         parts = [text] * layout.count  # one value for all
     elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
-        raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
+        raise UsageError(f"{where} is no value of {layout.ctype}: write {right}.")
     else:
         parts = listed(text[1:-1])
-    wanted = layout.count or len(layout.members)
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
         given = {name.strip(): value.strip() for name, _, value in (part.partition(":") for part in parts)}
         known = [name for name, _, _ in layout.members]
         unknown = next((name for name in given if name not in known), "")
         missing = [name for name in known if name not in given]
-        right = _right(where, layout, path)
         refuse(
             (
                 unknown,
@@ -114,15 +86,14 @@ def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number
             (len(given) != len(parts), f"{where} names a member twice; write {right}."),
         )
         parts = [given[name] for name in known]
-    if len(parts) != wanted:
+    members = [(str(i), i * element.size, element) for i in range(layout.count)] if element else layout.members
+    if len(parts) != len(members):
         raise UsageError(
-            f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {wanted}: write "
-            f"{_right(where, layout, path)}."
+            f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {len(members)}: write "
+            f"{right}."
         )
-    element = layout.element
-    members = [(str(i), i * element.size, element) for i in range(wanted)] if element else layout.members
     for part, (name, offset, member) in zip(parts, members, strict=True):
-        _fill(packed, at + offset, part, member, where, number, f"{path}_{name}".lstrip("_"))
+        yield from _leaves(at + offset, part, member, where, f"{path}_{name}".lstrip("_"))
 
 
 def _right(where: str, layout: Layout, path: str) -> str:

@@ -66,8 +66,7 @@ def _one(
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     expressions.parse(text, where, numbers).evaluate(numbers)
-    rule = inits.read(f"full({text})", wanted, (1,), where, numbers)
-    return Array(name, wanted, (1,), "full", None, True, rule)
+    return Array(name, wanted, (1,), "full", None, True, inits.read(f"full({text})", wanted, (1,), where, numbers))
 
 
 def like(constant: Constant, file: SourceFile) -> str:

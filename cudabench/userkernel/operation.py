@@ -222,5 +222,4 @@ def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: 
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of --save as `.npy` files, each whole or not at all."""
     for name, path in problem.save:
-        put = partial(np.save, arr=outputs[name], allow_pickle=False)
-        write_with(Path(path), put, f"--save {name}={path}")
+        write_with(Path(path), partial(np.save, arr=outputs[name], allow_pickle=False), f"--save {name}={path}")

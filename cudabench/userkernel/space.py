@@ -199,8 +199,7 @@ def space_of(
             "A sweep has nothing to vary: give a list, as in -D TILE=8,16,32, --param BM=32,64 for {BM} in -k, "
             "--block 64:1024, --arg n=1024,4096."
         )
-    groups = zipped(axes, [*zips, *([automatic] if automatic else [])])
-    return Space(request, tuple(axes), groups, where)
+    return Space(request, tuple(axes), zipped(axes, [*zips, *([automatic] if automatic else [])]), where)
 
 
 def _parameter(text: str, request: UserRequest) -> Axis:
