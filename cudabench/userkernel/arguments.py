@@ -234,24 +234,22 @@ class _Reader:
                 raise UsageError(f"{where} has {len(content)} bytes, {size}: save one of it.")
             return Record(one.name, content, layout.align)
 
-        def number(inner: str, dtype: str) -> Any:
-            if textures.view_kind(inner) in textures.KINDS:
-                raise UsageError(
-                    f"{where}: '{inner}' is a texture or surface object, and --arg gives those only as parameters of "
-                    "their own: write a __global__ function beside it that takes it so."
-                )
-            found = expressions.parse(inner, where, self.scalars, label=f"{where}: '{inner}'").evaluate(self.scalars)
-            return fitting(found, dtype, where, one.parameter)
-
         packed, numbers = bytearray(layout.size), []
         self.inside[one.name] = pointers = []
         for leaf in leaves(one.text, layout, where):
             at, text, kind, path = leaf
-            if kind.dtype:
-                numbers.append((f"{one.name}_{path}", number(text, kind.dtype)))
-                packed[at : at + kind.size] = np.dtype(kind.dtype).type(numbers[-1][1]).tobytes()
-            else:
+            if not kind.dtype:
                 pointers.append(leaf)
+                continue
+            if textures.view_kind(text) in textures.KINDS:
+                raise UsageError(
+                    f"{where}: '{text}' is a texture or surface object, and --arg gives those only as parameters of "
+                    "their own: write a __global__ function beside it that takes it so."
+                )
+            found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
+            value = fitting(found, kind.dtype, where, one.parameter)
+            numbers.append((f"{one.name}_{path}", value))
+            packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
         return Record(one.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:

@@ -43,8 +43,8 @@ def operation_of(problem: UserProblem) -> Operation:
     uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # NumPy has threads nowhere else
     return Operation(
         name="run",
-        summary=problem.file,
-        source=problem.file,
+        summary=problem.request.file,
+        source=problem.request.file,
         dimensions=(),
         default_size=(),
         block_dimensions=3,
@@ -67,9 +67,9 @@ def operation_of(problem: UserProblem) -> Operation:
         ),
         tolerance=lambda _: _tolerance(problem),
         bytes=lambda _: problem.bytes,
-        bytes_formula=problem.bytes_formula,
+        bytes_formula=problem.request.bytes or "",
         flops=(lambda _: problem.flops) if problem.flops else None,
-        flops_formula=problem.flops_formula,
+        flops_formula=problem.request.flops or "",
         saves=tuple(name for name, _ in problem.save),
         save=(lambda _, outputs: _save(problem, outputs)) if problem.save else None,
         smaller="smaller arrays",
@@ -152,7 +152,7 @@ def _values(
 ) -> dict[str, Any]:
     """Return what the names of an expression mean; `wide` has floats in double precision."""
     meant = dict(problem.numbers)
-    for name, held in contents(problem.constants, problem.seed).items() if problem.constants else ():
+    for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
         meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
@@ -188,9 +188,9 @@ def _tolerance(problem: UserProblem) -> Tolerance:
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
     """Return the tolerance of numbers of a type: what was given, else the type's own."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
-    rtol = rtol if problem.rtol is None else problem.rtol
-    atol = atol if problem.atol is None else problem.atol
-    given = problem.rtol is not None or problem.atol is not None
+    rtol = rtol if problem.request.rtol is None else problem.request.rtol
+    atol = atol if problem.request.atol is None else problem.request.atol
+    given = problem.request.rtol is not None or problem.request.atol is not None
     return Tolerance(rtol, atol, "as given" if given else f"the default for {dtype}", bfloat16=dtype == "bfloat16")
 
 

@@ -123,11 +123,10 @@ class _Builder:
                 lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
                 line = arguments.offered("write", example)
                 raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
+            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[one] for one in order)
             launch = launch_of(
-                kernel.expression, own.grid, own.block, {**self.numbers, **_known(own)},
-                shared=own.shared, cluster=own.cluster,
-            )  # fmt: skip
-            launch = replace(launch, arguments=tuple(given[one] for one in order))
+                kernel.expression, own.grid, own.block, numbers, shared=own.shared, cluster=own.cluster, passed=passed
+            )
             cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
         return cases
 
@@ -141,7 +140,7 @@ class _Builder:
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
         self.fixed = constants.read(request.constants, self.file, self.numbers)
-        self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
+        self.problem = problem_of(request, self.arguments, self.numbers, self.fixed)
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:

@@ -13,7 +13,6 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan.limits import check_block, check_cluster, check_grid, check_shared
 from cudabench.records.launch import Dim, Launch
-from cudabench.source.records import SourceFile
 from cudabench.system.outputs import check_target
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.conforming import conform
@@ -86,19 +85,14 @@ def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
 class UserProblem:
     """Everything about a problem that its operation is made of; plain data."""
 
-    file: str
+    request: UserRequest
     arguments: tuple[Argument, ...]
     numbers: Mapping[str, Any]
     expectations: tuple[Expectation, ...]
     bytes: int
-    bytes_formula: str
     flops: int
-    flops_formula: str
-    rtol: float | None
-    atol: float | None
     save: tuple[tuple[str, str], ...]
     constants: tuple[Array, ...] = ()
-    seed: int = 0
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -138,7 +132,6 @@ class UserProblem:
 
 def problem_of(
     request: UserRequest,
-    file: SourceFile,
     read: Sequence[Argument],
     numbers: Mapping[str, Any],
     constants: Sequence[Array] = (),
@@ -153,20 +146,9 @@ def problem_of(
             raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
     expectations = [_expectation(text, read, numbers) for text in request.expect]
     saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
+    nbytes, flops = number(request.bytes, "--bytes", numbers), number(request.flops, "--flops", numbers)
     problem = UserProblem(
-        file=file.path,
-        arguments=tuple(read),
-        numbers=dict(numbers),
-        expectations=tuple(expectations),
-        bytes=number(request.bytes, "--bytes", numbers),
-        bytes_formula=request.bytes or "",
-        flops=number(request.flops, "--flops", numbers),
-        flops_formula=request.flops or "",
-        rtol=request.rtol,
-        atol=request.atol,
-        save=saves,
-        constants=tuple(constants),
-        seed=request.seed,
+        request, tuple(read), dict(numbers), tuple(expectations), nbytes, flops, saves, tuple(constants)
     )
     for at, expectation in enumerate(expectations):
         before = [other.function for other in expectations[:at] if other.name == expectation.name]
@@ -281,8 +263,9 @@ def launch_of(
     shared: str | None,
     cluster: str | None = None,
     option: str = "",
+    passed: tuple[Any, ...] = (),
 ) -> Launch:
-    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make, without arguments.
+    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make.
 
     `option` is what says them in place of --grid and the like. Raises UsageError for what no device launches.
     """
@@ -294,7 +277,7 @@ def launch_of(
     check_shared(nbytes, f"{option or '--shared'} {shared} asks for", "ask for less")
     if cluster is not None:
         check_cluster(made["cluster"], made["grid"])
-    return Launch(function, made["grid"], made["block"], (), nbytes, cluster=made.get("cluster"))
+    return Launch(function, made["grid"], made["block"], passed, nbytes, cluster=made.get("cluster"))
 
 
 def main_dtype(problem: UserProblem) -> str:
