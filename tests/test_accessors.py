@@ -12,7 +12,7 @@ from cudabench.compile import stand_ins
 from cudabench.errors import UsageError
 from cudabench.source.files import parse_text
 from cudabench.source.records import Parameter
-from cudabench.userkernel.accessors import accessor_of
+from cudabench.userkernel.by_value import accessor_of
 from cudabench.userkernel.values import Array
 from tests.conftest import Ran
 

@@ -11,7 +11,7 @@ import pytest
 
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
-from cudabench.plan.sizes import sizes
+from cudabench.plan.space import sizes
 from cudabench.records import file as results
 from tests.conftest import Ran
 from tests.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM

@@ -331,8 +331,8 @@ def test_names_that_a_kernel_comes_to() -> None:
     file = parse_text(text, "k.cu")
     reads, shadows = file.kernels
     assert reads.names >= {"use", "s"}
-    assert [one.name for one in constants.unset(file, reads, ())] == ["s"]
-    assert constants.unset(file, shadows, ()) == []
+    assert constants.options(file, reads, ()) == ["s=float32[4]:random"]
+    assert constants.options(file, shadows, ()) == []
 
 
 def test_constants_of_one_declaration() -> None:

@@ -17,7 +17,7 @@ from cudabench.errors import UsageError, exit_code
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.userkernel.every import Every
+    from cudabench.userkernel.plan import Every
 
 HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of
 bounds or misaligned, reads of what nobody wrote, divergent barriers. Nothing is timed.
@@ -44,7 +44,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.explain import simulated
     from cudabench.measure.run import Run
     from cudabench.userkernel import plan
-    from cudabench.userkernel.every import every
+    from cudabench.userkernel.plan import every
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)

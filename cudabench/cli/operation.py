@@ -177,7 +177,7 @@ def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
     """Return the request at each size of --sizes, one number for all dimensions; by itself without."""
-    from cudabench.plan.sizes import sizes
+    from cudabench.plan.space import sizes
 
     if given["sizes"] is None:
         return [request]

@@ -160,7 +160,7 @@ def planned(
 
     requests = requests_of(ctx, given)
     if given.get("sizes"):
-        from cudabench.userkernel.sizes import at_sizes
+        from cudabench.userkernel.space import at_sizes
 
         requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])

@@ -19,10 +19,9 @@ from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
 from cudabench.system.confined import host_memory
 from cudabench.userkernel.conforming import conform
-from cudabench.userkernel.expected import Expectation
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
-from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.problem import Expectation, UserProblem
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52

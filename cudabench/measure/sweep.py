@@ -25,11 +25,11 @@ from cudabench.measure.run import Run
 from cudabench.measure.session import Make
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan import cases
-from cudabench.plan.blocks import axis as axis
-from cudabench.plan.blocks import blocks as blocks
 from cudabench.plan.cases import Request
 from cudabench.plan.series import Series
 from cudabench.plan.space import Axis, Plan, Point, Refusal, combinations
+from cudabench.plan.space import axis as axis
+from cudabench.plan.space import blocks as blocks
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Case, Operation, Settings

@@ -11,9 +11,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips, pieces
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, rungs, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
@@ -23,6 +21,7 @@ MAX_CHANNELS = 4
 # to itself, and half of that where a picture is so large that these, too, end before the rest.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
+rung = rungs("blur", 128, 1)
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -192,10 +191,9 @@ def tiled(name: str, sums: bool) -> Kernel:
     """Return a rung with a tile in shared memory, and the sums along its rows where it keeps them."""
 
     def shared(g: Geometry) -> int:
-        tile = cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16
-        return tile + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
+        return cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16 + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
 
-    return Kernel(name, "blur_" + name, (16, 16), over_elements(), shared_bytes=shared)
+    return rung(name, over_elements(), (16, 16), shared_bytes=shared)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -293,30 +291,19 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"float32": "float", "uint8": "unsigned char"},
     kernels=(
-        Kernel("naive", "blur_naive", (16, 16), over_elements()),
+        rung("naive", over_elements(), block=(16, 16)),
         tiled("smem", sums=False),
         tiled("separable", sums=True),
-        Kernel(
-            "slide",
-            "blur_slide",
-            (128, 1),
-            over_elements(down="ROWS"),
-            constants={"TURNS": number(1, 64)},
-            refuses=slides,
-        ),
-        Kernel(
+        rung("slide", over_elements(down="ROWS"), constants={"TURNS": number(1, 64)}, refuses=slides),
+        rung(
             "vector",
-            "blur_vector",
-            (128, 1),
             over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
             refuses=lambda g: slides(g, g["WIDE"]),
             defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},  # bytes: 8 of them
         ),
-        Kernel(
+        rung(
             "strip",
-            "blur_strip",
-            (128, 1),
             over_strips("STRIP_ROWS"),
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
@@ -326,10 +313,8 @@ OPERATION = Operation(
             refuses=slides_in_strips,
             defines=with_edge,
         ),
-        Kernel(
+        rung(
             "pairs",
-            "blur_pairs",
-            (128, 1),
             over_strips("PAIR_ROWS"),
             constants={
                 "PAIR_ROWS": number(1, 4096),
@@ -340,10 +325,8 @@ OPERATION = Operation(
             defines=paired,
             dtypes=("uint8",),
         ),
-        Kernel(
+        rung(
             "bands",
-            "blur_bands",
-            (128, 1),
             over_bands,
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
@@ -352,10 +335,8 @@ OPERATION = Operation(
             dtypes=("uint8",),
             architecture="sm_80",
         ),
-        Kernel(
+        rung(
             "stacked",
-            "blur_stacked",
-            (128, 1),
             over_stacks,
             constants={
                 "STACK_ROWS": number(1, 64),

@@ -11,9 +11,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.occupancy import MAX_REGISTERS
-from cudabench.operations.flat import in_strips, pieces, striding
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, striding, unit
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
@@ -63,15 +61,9 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
         return (Launch(function, grid, g.block, ("a", "b", "partial", n)), finish)
 
     constants = {} if grid is by_element else {"UNROLL": number(1, MAX_REGISTERS // 8)}
+    defines = {"UNROLL": unroll} if unroll else {}
     return Kernel(
-        name,
-        function,
-        (block,),
-        grid,
-        any_grid=True,
-        constants=constants,
-        defines=lambda g: {"UNROLL": unroll} if unroll else {},
-        launches=launches,
+        name, function, (block,), grid, any_grid=True, constants=constants, defines=lambda _: defines, launches=launches
     )
 
 
@@ -91,10 +83,9 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the distance, summed exactly for integers and pairwise in double for floats."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else np.float64)
-    sums = []
-    for part in pieces(slice(0, len(a)), CHUNK):
-        sums.append(np.square(np.subtract(a[part], b[part], dtype=wide)).sum().item())
-    return {"out": np.sqrt(np.array([sum(sums)], dtype=np.float64))}
+    parts = pieces(slice(0, len(a)), CHUNK)
+    total = sum(np.square(np.subtract(a[part], b[part], dtype=wide)).sum().item() for part in parts)
+    return {"out": np.sqrt(np.array([total], dtype=np.float64))}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:

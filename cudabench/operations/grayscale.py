@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.operations import images
-from cudabench.operations.flat import in_strips, pieces
-from cudabench.operations.inputs import Arrays, random_array
+from cudabench.operations.shared import Arrays, in_strips, over, pieces, random_array, rungs
 from cudabench.records.launch import Dim, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
 
@@ -56,6 +55,7 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     return {"grey": grey}
 
 
+rung = rungs("grayscale", 16, 16)
 OPERATION = Operation(
     name="grayscale",
     summary="grey = 0.21 r + 0.72 g + 0.07 b of each pixel",
@@ -65,15 +65,10 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"uint8": "unsigned char"},
     kernels=(
-        Kernel(
-            "naive",
-            "grayscale_naive",
-            (16, 16),
-            lambda g: (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1),
-        ),
-        Kernel("words", "grayscale_words", (16, 16), over_pixels("FEW")),
-        Kernel("dot", "grayscale_dot", (16, 16), over_pixels("FEW")),
-        Kernel("vector", "grayscale_vector", (16, 16), over_pixels("MANY")),
+        rung("naive", over("cols", "rows")),
+        rung("words", over_pixels("FEW")),
+        rung("dot", over_pixels("FEW")),
+        rung("vector", over_pixels("MANY")),
     ),
     buffers=lambda problem: (
         Buffer("rgb", (problem.size["rows"], problem.size["cols"], 3), "uint8", "in"),

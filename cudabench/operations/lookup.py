@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, one_each, pieces, striding
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
+from cudabench.operations.shared import Arrays, in_strips, itemsize, over, pieces, random_array, rungs, striding, unit
 from cudabench.records.launch import Dim, Launch, Texture
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Problem, Tolerance
 
@@ -15,6 +14,8 @@ WIDTH = 64  # of the chapter: elements of a row of the table, and rows
 TAPS = 3  # weights of a row of the filter, and rows
 GROUP = 32  # results of one element each with --index same: a warp's
 PIECE = 1 << 16  # results that NumPy works on at a time, whose nine look-ups then stay in the cache
+
+rung = rungs("lookup", 256)
 
 
 def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
@@ -25,7 +26,7 @@ def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
         table = Texture("table", g.problem.dtype, shape, linear=linear)
         return (Launch(function, grid, g.block, (table, "filter", "index", "out", np.int32(g.size["n"]))),)
 
-    return Kernel(name, function, (256,), one_each(), launches=launches, dtypes=("float32", "int32"))
+    return rung(name, over("n"), launches=launches, dtypes=("float32", "int32"))
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -89,11 +90,11 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double", "int32": "int"},
     kernels=(
-        Kernel("global", "lookup_global", (256,), one_each()),
-        Kernel("ldg", "lookup_ldg", (256,), one_each()),
-        Kernel("constant-uniform", "lookup_constant_uniform", (256,), one_each()),
-        Kernel("constant-lane", "lookup_constant_lane", (256,), one_each(), detour=True),
-        Kernel("shared", "lookup_shared", (256,), striding(), any_grid=True),
+        rung("global", over("n")),
+        rung("ldg", over("n")),
+        rung("constant-uniform", over("n")),
+        rung("constant-lane", over("n"), detour=True),
+        rung("shared", striding(), any_grid=True),
         fetching("texture-1d", (WIDTH * WIDTH,), linear=True),
         fetching("texture-2d", (WIDTH, WIDTH), linear=False),
     ),

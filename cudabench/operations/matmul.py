@@ -12,14 +12,26 @@ import numpy as np
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.occupancy import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.operations import blas
-from cudabench.operations.inputs import Arrays, random_array, unit
-from cudabench.operations.rules import MAX_WARPS, in_registers, needs_warps, number
+from cudabench.operations.shared import (
+    MAX_WARPS,
+    Arrays,
+    in_registers,
+    needs_warps,
+    number,
+    over,
+    random_array,
+    rungs,
+    tiles,
+    unit,
+)
 from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
 MULTIPROCESSORS = 132  # of the H200 and H100
 FULL_BLOCKS = 128  # blocks that keep the GPU busy
+
+rung = rungs("matmul", 32, 8)
 
 # Geometry ------------------------------------------------------------------------------------------------------------
 
@@ -29,16 +41,8 @@ def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
 
     Constants say how many rows and columns a thread has.
     """
-    return lambda g: (
-        cdiv(g.size["n"], g.block[0] * (g[across] if across else 1)),
-        min(cdiv(g.size["m"], g.block[1] * (g[down] if down else 1)), MAX_GRID[1]),
-        1,
-    )
-
-
-def over_tiles(g: Geometry, high: str, wide: str) -> Dim:
-    """Return the one-dimensional grid of a block for each tile of C, whose sides two constants give."""
-    return (cdiv(g.size["m"], g[high]) * cdiv(g.size["n"], g[wide]), 1, 1)
+    whole = over("n", "m", across, down)
+    return lambda g: (whole(g)[0], min(whole(g)[1], MAX_GRID[1]), 1)
 
 
 def needs_tiles(g: Geometry) -> str | None:
@@ -55,11 +59,10 @@ def needs_tiles(g: Geometry) -> str | None:
 def register_tiles(name: str) -> Kernel:
     """Return a rung whose threads keep TM x TN sums in registers."""
     rule = number(1, 32, in_registers("TM", "TN"), multiple="VEC")
-    return Kernel(
+    return rung(
         name,
-        "matmul_" + name.replace("-", "_"),
-        (16, 16),
         over_result("TM", "TN"),
+        (16, 16),
         any_grid=True,
         constants={"TM": rule, "TN": rule, "TK": number(1, 128, multiple="VEC")},
         refuses=needs_tiles,
@@ -140,9 +143,9 @@ GROUPS = "it works by groups of 128 threads, one or two of them"
 needs_fetchers = groups(256, 384, why="one group of 128 threads fetches for one or two that multiply")
 
 
-def side(name: str, tiles: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
+def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
     """Return the rule of a side of a tile: 256, or 128 where so many tiles of 256 leave multiprocessors idle."""
-    return lambda g: {name: "256" if tiles(g) >= FULL_BLOCKS // 2 else "128"}
+    return lambda g: {name: "256" if count(g) >= FULL_BLOCKS // 2 else "128"}
 
 
 # Tiles by tensor maps ------------------------------------------------------------------------------------------------
@@ -157,8 +160,8 @@ def tall(g: Geometry) -> dict[str, str]:
 
 def over_stays(g: Geometry, high: str) -> Dim:
     """Return the fewest blocks that take the tiles of C in turns as few as one block a multiprocessor would."""
-    tiles = over_tiles(g, high, "BESIDE")[0]
-    return (cdiv(tiles, cdiv(tiles, MULTIPROCESSORS)), 1, 1)
+    count = tiles(m=high, n="BESIDE")(g)[0]
+    return (cdiv(count, cdiv(count, MULTIPROCESSORS)), 1, 1)
 
 
 def over_pairs(g: Geometry) -> Dim:
@@ -262,7 +265,14 @@ def arguments(problem: Problem) -> tuple[Any, ...]:
 
 
 STRIP = {"STRIP": number(1, 1024)}
-STAGED = {"XSTAGES": number(2, 16), **STRIP}
+AS_TF32 = {"expected": of_tensor, "tolerance": tensor_tolerance}
+SPLIT = {"tolerance": split_tolerance, "dtypes": ("float32",)}
+TENSOR = {
+    "constants": {"XSTAGES": number(2, 16), **STRIP},
+    "refuses": needs_warps,
+    "shared_bytes": lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
+    "architecture": "sm_80",
+}
 IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP}
 
 OPERATION = Operation(
@@ -277,16 +287,14 @@ OPERATION = Operation(
     dtypes={"float32": "float", "float64": "double", "float16": "unsigned short", "bfloat16": "unsigned short"},
     defines=lambda problem: {"BFLOAT16": "1"} if problem.dtype == "bfloat16" else {},
     kernels=(
-        Kernel("naive", "matmul_naive", (16, 16), over_result(), any_grid=True, dtypes=WIDE),
-        Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True, dtypes=WIDE),
+        rung("naive", over_result(), block=(16, 16), any_grid=True, dtypes=WIDE),
+        rung("tiled", over_result(), block=(16, 16), any_grid=True, dtypes=WIDE),
         register_tiles("registers"),
         register_tiles("vector"),
         register_tiles("double-buffer"),
-        Kernel(
+        rung(
             "warp-tile",
-            "matmul_warp_tile",
-            (32, 8),
-            lambda g: over_tiles(g, "WTILE_M", "WTILE_N"),
+            tiles(m="WTILE_M", n="WTILE_N"),
             constants={
                 "WTM": number(1, 32, in_registers("WTM", "WTN"), shares_columns, multiple="VEC"),
                 "WTN": number(1, 32, in_registers("WTM", "WTN"), multiple="VEC"),
@@ -298,23 +306,9 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["STAGES"] * g["WSTAGE"] * g.itemsize,
             dtypes=WIDE,
         ),
-        Kernel(
-            "tensor",
-            "matmul_tensor",
-            (32, 8),
-            lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
-            constants=STAGED,
-            refuses=needs_warps,
-            shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
-            expected=of_tensor,
-            tolerance=tensor_tolerance,
-            dtypes=WIDE,
-            architecture="sm_80",
-        ),
-        Kernel(
+        rung("tensor", tiles(m="XTILE_M", n="XTILE_N"), dtypes=WIDE, **TENSOR, **AS_TF32),
+        rung(
             "sliced",
-            "matmul_sliced",
-            (32, 8),
             lambda g: over_slices(g, g["SLICES"]),
             constants={
                 "SLICES": number(1, MAX_WARPS, divides_warps("SLICES"), power=True),
@@ -326,37 +320,21 @@ OPERATION = Operation(
             defines=slices,
             dtypes=WIDE,
         ),
-        Kernel(
-            "tensor-split",
-            "matmul_tensor_split",
-            (32, 8),
-            lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
-            constants=STAGED,
-            refuses=needs_warps,
-            shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
-            tolerance=split_tolerance,
-            dtypes=("float32",),
-            architecture="sm_80",
-        ),
-        Kernel(
+        rung("tensor-split", tiles(m="XTILE_M", n="XTILE_N"), **TENSOR, **SPLIT),
+        rung(
             "wgmma",
-            "matmul_wgmma",
-            (32, 8),
-            lambda g: over_tiles(g, "HIGH", "GWIDE"),
+            tiles(m="HIGH", n="GWIDE"),
             constants={"HIGH": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
             refuses=groups(128, 256, why=GROUPS),
             defines=side("HIGH", lambda g: cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])),
             shared_bytes=lambda g: g["GSHARED"],
-            expected=of_tensor,
-            tolerance=tensor_tolerance,
+            **AS_TF32,
             dtypes=("float32",),
             architecture="sm_90a",
         ),
-        Kernel(
+        rung(
             "half",
-            "matmul_half",
-            (32, 8),
-            lambda g: over_tiles(g, "HTILE_M", "BROAD"),
+            tiles(m="HTILE_M", n="BROAD"),
             constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
             refuses=groups(128, 256, 384, why=GROUPS),
             defines=side("BROAD", lambda g: cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)),
@@ -364,57 +342,48 @@ OPERATION = Operation(
             dtypes=NARROW,
             architecture="sm_90a",
         ),
-        Kernel(
+        rung(
             "wgmma-split",
-            "matmul_wgmma_split",
-            (32, 8),
-            lambda g: over_tiles(g, "SHIGH", "GWIDE"),
+            tiles(m="SHIGH", n="GWIDE"),
             constants={"SSTAGES": number(3, 16), **STRIP},
             refuses=groups(128, 256, why=GROUPS),
             shared_bytes=lambda g: g["SSHARED"],
-            tolerance=split_tolerance,
-            dtypes=("float32",),
+            **SPLIT,
             architecture="sm_90a",
         ),
-        Kernel(
+        rung(
             "tma",
-            "matmul_tma",
-            (32, 12),
             lambda g: over_stays(g, "TALL"),
+            block=(32, 12),
             any_grid=True,
             constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma", "TALL", "RSHARED"),
-            expected=of_tensor,
-            tolerance=tensor_tolerance,
+            **AS_TF32,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
-        Kernel(
+        rung(
             "tma-split",
-            "matmul_tma_split",
-            (32, 12),
             lambda g: over_stays(g, "SPLIT_ROWS"),
+            block=(32, 12),
             any_grid=True,
             constants={"ESTAGES": number(2, 16), **STRIP},
             refuses=needs_fetchers,
             launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
-            tolerance=split_tolerance,
-            dtypes=("float32",),
+            **SPLIT,
             architecture="sm_90a",
         ),
-        Kernel(
+        rung(
             "tma-pair",
-            "matmul_tma_pair",
-            (32, 12),
             over_pairs,
+            block=(32, 12),
             constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),
-            expected=of_tensor,
-            tolerance=tensor_tolerance,
+            **AS_TF32,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, pieces
-from cudabench.operations.inputs import Arrays, itemsize, random_array, unit
-from cudabench.operations.rules import number
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, over, pieces, random_array, rungs, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 ALIGNMENT = 16  # bytes that every row starts at a multiple of
 MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
@@ -47,8 +45,7 @@ SEVERAL_ROWS = {"ROWS": number(1, MOST_ROWS)}
 
 def lanes(problem: Problem) -> int:
     """Return the lanes that the rung for short rows gives a row: its vectors, up to a power of two, at most a warp."""
-    vectors = cdiv(problem.size["cols"], vector(problem))
-    return min(WARP, 1 << (vectors - 1).bit_length())
+    return min(WARP, 1 << (cdiv(problem.size["cols"], vector(problem)) - 1).bit_length())
 
 
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
@@ -97,9 +94,7 @@ def inputs(problem: Problem) -> Arrays:
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product in double."""
     cols = problem.size["cols"]
-    x = arrays["x"].astype(np.float64)
-    step = max(1, CHUNK // cols)
-    strips = pieces(slice(0, problem.size["rows"]), step)
+    x, strips = arrays["x"].astype(np.float64), pieces(slice(0, problem.size["rows"]), max(1, CHUNK // cols))
     return {"y": np.concatenate([arrays["A"][strip, :cols].astype(np.float64) @ x for strip in strips])}
 
 
@@ -126,6 +121,7 @@ def arguments(problem: Problem) -> tuple[object, ...]:
     return ("A", "x", "y", np.int32(rows), np.int32(cols), np.int32(pitch(problem)))
 
 
+rung = rungs("matvec", 256)
 OPERATION = Operation(
     name="matvec",
     summary="y = A x",
@@ -135,41 +131,29 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
-        Kernel("naive", "matvec_naive", (256,), lambda g: (cdiv(g.size["rows"], g.block[0]), 1, 1)),
-        Kernel("block", "matvec_block", (256,), lambda g: (g.size["rows"], 1, 1)),
-        Kernel("warp", "matvec_warp", (256,), lambda g: over_rows(g, 1), refuses=needs_warp),
-        Kernel(
-            "vector",
-            "matvec_vector",
-            (256,),
-            lambda g: over_rows(g, g["ROWS"]),
-            constants=SEVERAL_ROWS,
-            refuses=needs_warp,
-        ),
-        Kernel(
+        rung("naive", over("rows")),
+        rung("block", lambda g: (g.size["rows"], 1, 1)),
+        rung("warp", lambda g: over_rows(g, 1), refuses=needs_warp),
+        rung("vector", lambda g: over_rows(g, g["ROWS"]), constants=SEVERAL_ROWS, refuses=needs_warp),
+        rung(
             "split",
-            "matvec_split",
-            (256,),
             lambda g: (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=split,
         ),
-        Kernel(
+        rung(
             "short",
-            "matvec_short",
-            (128,),
             lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
+            block=(128,),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=lambda g, grid: [
                 Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
             ],
         ),
-        Kernel(
+        rung(
             "fold",
-            "matvec_fold",
-            (256,),
             lambda g: over_rows(g, WARP),
             refuses=needs_warp,
             defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # of a lane: as many as a row has lanes

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.operations.flat import in_strips, pieces, striding
-from cudabench.operations.inputs import Arrays, unit
-from cudabench.operations.rules import number
+from cudabench.operations.shared import Arrays, in_strips, number, pieces, striding, unit
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 

@@ -14,8 +14,7 @@ import numpy as np
 from cudabench.errors import CudabenchError
 from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
-from cudabench.operations.inputs import Arrays, itemsize, unit
-from cudabench.operations.rules import in_registers, needs_warps, number
+from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_warps, number, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
@@ -95,9 +94,6 @@ def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
     """Return a grid without the blocks that lie left of a column's cache line."""
     first = (col + 1) // g["LINE"] * g["LINE"]
     return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
-
-
-on_lines = partial(by_column, aligned=True)
 
 
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:

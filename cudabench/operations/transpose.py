@@ -5,31 +5,29 @@ In the kernels nx is COLS and ny is ROWS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips
-from cudabench.operations.inputs import Arrays, itemsize, random_array
-from cudabench.operations.rules import in_static_shared, number
+from cudabench.operations.shared import (
+    Arrays,
+    in_static_shared,
+    in_strips,
+    itemsize,
+    number,
+    over,
+    random_array,
+    rungs,
+    tiles,
+)
 from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
 
-def over(x: str, y: str, each: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid whose x and y run over a size each: `each` columns of x a thread, a constant."""
-    return lambda g: (cdiv(g.size[x], g.block[0] * (g[each] if each else 1)), cdiv(g.size[y], g.block[1]), 1)
-
-
-over_input, over_output = partial(over, "cols", "rows"), partial(over, "rows", "cols")
-
-
-def tiles(across: str, down: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a one-dimensional grid of a block a tile, whose sides two constants give."""
-    return lambda g: (cdiv(g.size["cols"], g[across]) * cdiv(g.size["rows"], g[down]), 1, 1)
+over_input, over_output = over("cols", "rows"), over("rows", "cols")
+rung = rungs("transpose", 32, 8)
 
 
 def over_tiles(g: Geometry) -> Dim:
@@ -137,14 +135,12 @@ def padding(block: Dim, itemsize: int) -> int:
     return min(range(128 // min(itemsize, 4) + 1), key=lambda pad: (cost(pad), pad))
 
 
-def padded(name: str, grid: Callable[[Geometry], Dim], tiles: str = "") -> Kernel:
-    """Return a rung with padded tiles, as many side by side as the constant `tiles` says."""
-    fits = in_static_shared(lambda g: (g[tiles] if tiles else 1) * g.call("PADDED", g["BLOCK"]))
-    return Kernel(
+def padded(name: str, many: str = "") -> Kernel:
+    """Return a rung with padded tiles, as many side by side as the constant `many` says."""
+    fits = in_static_shared(lambda g: (g[many] if many else 1) * g.call("PADDED", g["BLOCK"]))
+    return rung(
         name,
-        "transpose_" + name.replace("-", "_"),
-        (32, 8),
-        grid,
+        over("cols", "rows", many),
         constants={"IPAD": number(0, 1024, fits)},
         defines=lambda g: {"IPAD": str(padding(g.block, g.itemsize))},
     )
@@ -188,50 +184,35 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes=TYPES,
     kernels=(
-        Kernel("copy-row", "transpose_copy_row", (32, 8), over_input(), expected=copied),
-        Kernel("naive-row", "transpose_naive_row", (32, 8), over_input()),
-        Kernel("smem", "transpose_smem", (32, 8), over_input()),
-        padded("smem-pad", over_input()),
-        padded("smem-unroll-pad", over_input("TILES"), "TILES"),
-        Kernel("copy-col", "transpose_copy_col", (32, 8), over_output(), expected=copied, detour=True),
-        Kernel("naive-col", "transpose_naive_col", (32, 8), over_output(), detour=True),
-        Kernel(
-            "naive-col-unroll",
-            "transpose_naive_col_unroll",
-            (32, 8),
-            over_output("UNROLL"),
-            constants={"UNROLL": number(1, 64)},
-            detour=True,
-        ),
-        Kernel("diagonal-row", "transpose_diagonal_row", (32, 8), over_input(), detour=True),
-        Kernel("diagonal-col", "transpose_diagonal_col", (32, 8), over_output(), detour=True),
-        Kernel(
+        rung("copy-row", over_input, expected=copied),
+        rung("naive-row", over_input),
+        rung("smem", over_input),
+        padded("smem-pad"),
+        padded("smem-unroll-pad", "TILES"),
+        rung("copy-col", over_output, expected=copied, detour=True),
+        rung("naive-col", over_output, detour=True),
+        rung("naive-col-unroll", over("rows", "cols", "UNROLL"), constants={"UNROLL": number(1, 64)}, detour=True),
+        rung("diagonal-row", over_input, detour=True),
+        rung("diagonal-col", over_output, detour=True),
+        rung(
             "tile-rows",
-            "transpose_tile_rows",
-            (32, 8),
             over_tiles,
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] * (g["TILE"] + 1)))},
         ),
-        Kernel(
+        rung(
             "swizzle",
-            "transpose_swizzle",
-            (32, 8),
             over_tiles,
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
         ),
-        Kernel(
+        rung(
             "vector",
-            "transpose_vector",
-            (32, 8),
-            tiles("VTILE_X", "VTILE_Y"),
+            tiles(cols="VTILE_X", rows="VTILE_Y"),
             constants={"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)},
             defines=short_tiles,
         ),
-        Kernel(
+        rung(
             "ragged",
-            "transpose_ragged",
-            (32, 8),
-            tiles("RTILE_X", "RTILE_Y"),
+            tiles(cols="RTILE_X", rows="RTILE_Y"),
             constants={
                 "LANES": number(8, 32, power=True),
                 "RAGGED_BLOCKS": number(1, 8),
@@ -241,11 +222,9 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32", "float16", "int8"),
         ),
-        Kernel(
+        rung(
             "prefetch",
-            "transpose_prefetch",
-            (32, 8),
-            tiles("VTILE_X", "VTILE_Y"),
+            tiles(cols="VTILE_X", rows="VTILE_Y"),
             constants={
                 "FETCH": number(64, 256, power=True),
                 "RESIDENT": number(32, 2048),

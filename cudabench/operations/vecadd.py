@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.operations.flat import in_strips, one_each, striding
-from cudabench.operations.inputs import Arrays, itemsize, random_array
-from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.operations.shared import Arrays, in_strips, itemsize, over, random_array, rungs, striding
+from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem, Tolerance
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -25,6 +24,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     in_strips(len(c), threads, lambda strip: np.add(a[strip], b[strip], out=c[strip]))
 
 
+rung = rungs("vecadd", 256)
 OPERATION = Operation(
     name="vecadd",
     summary="c[i] = a[i] + b[i]",
@@ -34,9 +34,9 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double", "int32": "int"},
     kernels=(
-        Kernel("naive", "vecadd_naive", (256,), one_each()),
-        Kernel("grid-stride", "vecadd_grid_stride", (256,), striding(), any_grid=True),
-        Kernel("vector", "vecadd_vector", (256,), one_each("VEC")),
+        rung("naive", over("n")),
+        rung("grid-stride", striding(), any_grid=True),
+        rung("vector", over("n", across="VEC")),
     ),
     buffers=lambda problem: (
         Buffer("a", (problem.size["n"],), problem.dtype, "in"),

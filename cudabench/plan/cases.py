@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan import chapters, constants
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
@@ -72,15 +73,13 @@ def build(operation: Operation, request: Request) -> list[Case]:
     cases = []
     for one in picked:
         try:
-            try:
-                case = _case(operation, one, problem, request)
-            except NotANumber as error:
-                raise UsageError(f"The constants of {one.kernel.name} do not fit together: {error}.") from None
-            cases.append(replace(case, named=one.named))
-        except UsageError as error:
+            cases.append(replace(_case(operation, one, problem, request), named=one.named))
+        except (UsageError, NotANumber) as error:
+            constants_differ = f"The constants of {one.kernel.name} do not fit together: {error}."
+            said = constants_differ if isinstance(error, NotANumber) else str(error)
             if one.named or len(picked) == 1:
-                raise
-            cases.append(replace(_unplanned(operation, one, problem), skip_reason=str(error)))
+                raise UsageError(said) from None
+            cases.append(replace(_unplanned(operation, one, problem), skip_reason=said))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
@@ -89,48 +88,46 @@ def build(operation: Operation, request: Request) -> list[Case]:
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
     """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order."""
     wanted: set[str] = set()
+    known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+    others = f"it has {', '.join(known)}" if known else "no library has"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
-        known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-        if not of_library:
-            others = f"it has {', '.join(known)}" if known else "no library has"
-            what = f"cannot call '{name}'" if name not in LIBRARIES else f"has no call of {LIBRARIES[name]}"
-            raise UsageError(f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}")
-        able = [peer for peer in of_library if problem.dtype in peer.dtypes]
-        if not able:
-            types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
-            raise UsageError(f"--peer {name} has no {problem.dtype} form of {operation.name}: it takes {types}.")
-        wanted |= {peer.name for peer in able}
-    cases = []
-    for peer in (peer for peer in operation.peers if peer.name in wanted):
-        case = _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], ""))
-        expects = peer.name if peer.expected or peer.tolerance else ""
-        cases.append(replace(case, expects=expects, skip_reason=peer.refuses(problem), peer=peer.name))
-    return cases
+        able = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
+        types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
+        what = f"has no call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
+        refuse(
+            (not of_library, f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}"),
+            (not able, f"--peer {name} has no {problem.dtype} form of {operation.name}: it takes {types}."),
+        )
+        wanted |= able
+    return [
+        replace(
+            _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
+            expects=peer.name if peer.expected or peer.tolerance else "",
+            skip_reason=peer.refuses(problem),
+            peer=peer.name,
+        )
+        for peer in operation.peers
+        if peer.name in wanted
+    ]
 
 
 def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
     """Return a case without launches."""
     nothing = (0, 0, 0)
-    return Case(
-        operation=operation.name,
-        kernel=name,
-        id=None,
-        function=function,
-        source=text,
-        problem=problem,
-        block=nothing,
-        grid=nothing,
-        launches=(),
-        defines={},
-        expects="",
-    )
+    return Case(operation.name, name, None, function, text, problem, nothing, nothing, (), {}, "")
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
     """Return what a request asks to be computed, whichever kernel does it."""
     size = _size(operation, request.size, operation.size(request.options))
-    problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
+    dtype = request.dtype or next(iter(operation.dtypes))
+    if dtype not in operation.dtypes:
+        raise UsageError(
+            f"{operation.name} has no kernels for '{dtype}': use {', '.join(operation.dtypes)}."
+            f"{did_you_mean(dtype, operation.dtypes)}"
+        )
+    problem = Problem(size, dtype, request.seed, request.options)
     check_memory(operation, problem)
     return problem
 
@@ -178,8 +175,7 @@ def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, boo
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
         for kernel, named in _matching(operation, name):
-            already = picked.get(kernel.name)
-            picked[kernel.name] = (kernel, named or bool(already and already[1]))
+            picked[kernel.name] = (kernel, named or picked.get(kernel.name, (kernel, False))[1])
     return list(picked.values())
 
 
@@ -197,19 +193,16 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
             raise UsageError(f"{operation.name} has no kernel {name}: its ids are 0 to {len(kernels) - 1}.")
         return [(kernels[int(name)], True)]
     if is_glob(name):
-        found = [(kernel, False) for kernel in kernels if fnmatchcase(kernel.name, name)]
-        if not found:
-            raise UsageError(
-                f"No kernel of {operation.name} matches '{name}'; 'cudabench list {operation.name}' shows them."
-            )
-        return found
-    for kernel in kernels:
-        if name in (kernel.name, kernel.function):
-            return [(kernel, True)]
+        if matching := [(kernel, False) for kernel in kernels if fnmatchcase(kernel.name, name)]:
+            return matching
+        raise UsageError(
+            f"No kernel of {operation.name} matches '{name}'; 'cudabench list {operation.name}' shows them."
+        )
     known = [kernel.name for kernel in kernels]
-    folded = [kernel for kernel in kernels if name.lower() in (kernel.name.lower(), kernel.function.lower())]
-    if len(folded) == 1:
-        return [(folded[0], True)]
+    exact = [kernel for kernel in kernels if name in (kernel.name, kernel.function)][:1]
+    found = exact or [k for k in kernels if name.lower() in (k.name.lower(), k.function.lower())]
+    if len(found) == 1:
+        return [(found[0], True)]
     raise UsageError(f"{operation.name} has no kernel '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}.")
 
 
@@ -226,21 +219,17 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
     picked: list[Picked] = []
-    functions = {kernel.name: kernel for kernel in file.kernels}
+    functions = list(dict.fromkeys(kernel.name for kernel in file.kernels))
     chapter = chapters.read(operation.source)
     for name in names:
         if name in functions:
             picked.append(_own(operation, file, text, find_kernel(file, name)))
             continue
         for kernel, named in _matching(operation, name):
-            if kernel.function in functions:
-                own = functions[kernel.function]
-            elif len(functions) == 1 and len(names) == 1 and named:
-                own = next(iter(functions.values()))
-            else:
-                picked.append(Picked(kernel, chapter, named, kernel))
-                continue
-            picked.append(replace(_own(operation, file, text, find_kernel(file, own.name), kernel), named=named))
+            alone = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
+            own = kernel.function if kernel.function in functions else alone
+            found = _own(operation, file, text, find_kernel(file, own), kernel) if own else None
+            picked.append(replace(found, named=named) if found else Picked(kernel, chapter, named, kernel))
     if not any(one.replaced for one in picked):
         raise UsageError(
             f"{path} has no kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
@@ -327,8 +316,7 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
     ours = [wanted[i].const for i in pointers]
     order = list(range(len(wanted)))
     if len(pointers) == 2 and theirs == ours[::-1] and theirs[0] != theirs[1]:
-        first, second = pointers
-        order[first], order[second] = second, first
+        order[pointers[0]], order[pointers[1]] = pointers[::-1]
     return tuple(order)
 
 
@@ -368,29 +356,21 @@ def _size(operation: Operation, given: tuple[int, ...] | None, demanded: tuple[i
     return dict(zip(names, values, strict=True))
 
 
-def _dtype(operation: Operation, name: str | None) -> str:
-    if name is None:
-        return next(iter(operation.dtypes))
-    if name not in operation.dtypes:
-        raise UsageError(
-            f"{operation.name} has no kernels for '{name}': use {', '.join(operation.dtypes)}."
-            f"{did_you_mean(name, operation.dtypes)}"
-        )
-    return name
-
-
 def _case(operation: Operation, one: Picked, problem: Problem, request: Request) -> Case:
     kernel = one.kernel
     block = dim3(request.block or kernel.block)
     check_block(block)
-    if any(extent > 1 for extent in block[operation.block_dimensions :]):
-        threads = block[0] * block[1] * block[2]
-        raise UsageError(
+    refuse(
+        (
+            any(extent > 1 for extent in block[operation.block_dimensions :]),
             f"--block {dim_text(block)} has too many numbers: {operation.name} takes "
-            f"{operation.block_dimensions}, such as {dim_text((threads, 1, 1))}."
-        )
-    if kernel.dtypes and problem.dtype not in kernel.dtypes:
-        raise UsageError(f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes)}.")
+            f"{operation.block_dimensions}, such as {dim_text((prod(block), 1, 1))}.",
+        ),
+        (
+            kernel.dtypes and problem.dtype not in kernel.dtypes,
+            f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
+        ),
+    )
     fixed = _fixed(operation, problem, block)
     chapter = chapters.read(operation.source)
     macros = constants.read(chapter.text)
@@ -457,8 +437,8 @@ def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim)
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
     """Return the macros that options set."""
-    own = {"T": operation.dtypes[problem.dtype], "BDIMX": str(block[0]), "BDIMY": str(block[1])}
-    return own | operation.defines(problem)
+    sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
+    return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
 
 
 def _geometry(
@@ -498,20 +478,20 @@ def _check_defines(
     """Raise UsageError for a macro that is not a constant of the chapter, or that another option sets."""
     known = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
-    for name, text in given.items():
-        if name in known:
-            continue
-        if name in fixed:
-            named = {option.name.upper(): f"--{option.name}" for option in operation.options}
-            raise UsageError(f"--define {name}={text}: {(flags | named).get(name, '--size')} sets {name}; use that.")
-        listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        if name in macros:
-            raise UsageError(
+    flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
+    listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    for name, text in ((name, text) for name, text in given.items() if name not in known):
+        refuse(
+            (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
+            (
+                name in macros,
                 f"--define {name}={text}: {name} of {operation.source} follows from the others and cannot be set; "
-                f"of constants that can be, {listed}."
-            )
-        raise UsageError(
-            f"--define {name}={text} is not a constant of {operation.source}: {listed}.{did_you_mean(name, known)}"
+                f"of constants that can be, {listed}.",
+            ),
+            (
+                True,
+                f"--define {name}={text} is not a constant of {operation.source}: {listed}.{did_you_mean(name, known)}",
+            ),
         )
 
 
@@ -541,10 +521,9 @@ def _expects_macro(text: str, name: str) -> bool:
 
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
     """Return a case without launches, as a kernel that is skipped has it."""
-    kernel, expects = one.kernel, ""  # the rung whose expected output and tolerance it has; '' for the operation's
-    if kernel.expected or kernel.tolerance:
-        own = (kernel.expected, kernel.tolerance)
-        expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own)
+    kernel, own = one.kernel, (one.kernel.expected, one.kernel.tolerance)
+    # The rung whose expected output and tolerance it has; '' for the operation's.
+    expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own) if any(own) else ""
     return replace(
         _empty(operation, problem, kernel.name, kernel.function, one.text),
         id=operation.kernel_id(kernel.name),

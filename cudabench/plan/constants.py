@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -65,22 +65,19 @@ class Constants:
     _known: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> int:
-        return self._value(name, self._text(name), {}, ())
+        return self._value(name, self._macro(name).text, {}, ())
 
     def call(self, name: str, *arguments: int) -> int:
         """Return the value of a macro with parameters."""
         macro = self.macros[name]
-        values = dict(zip(macro.parameters or (), arguments, strict=True))
-        return self._value(name, macro.text, values, ())
+        return self._value(name, macro.text, dict(zip(macro.parameters or (), arguments, strict=True)), ())
 
     def evaluate(self, text: str) -> int:
         """Return the value of an expression over the constants."""
         return self._evaluate(text, {}, ())
 
-    def _text(self, name: str) -> str:
-        if name in self.given:
-            return self.given[name]
-        return self.macros[name].text
+    def _macro(self, name: str) -> Macro:
+        return Macro(self.given[name]) if name in self.given else self.macros[name]
 
     def _value(self, name: str, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
         """Return the value of a macro, evaluated once: those that are made of others twice would double the time."""
@@ -91,7 +88,7 @@ class Constants:
 
     def _evaluate(self, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
         def lookup(name: str, arguments: Sequence[int] | None) -> int:
-            if name == "sizeof":  # of a type in brackets; only T has a size here
+            if name.endswith(")"):  # sizeof(T)
                 return self.itemsize
             if arguments is None and name in values:
                 return values[name]
@@ -99,12 +96,12 @@ class Constants:
                 raise NotANumber(f"{name} is defined by itself")
             if name not in self.given and name not in self.macros:
                 raise NotANumber(f"{name} is not a constant")
-            macro = None if name in self.given else self.macros[name]
-            if arguments is None:
-                return self._value(name, self._text(name), {}, inside)
-            if macro is None or macro.parameters is None or len(macro.parameters) != len(arguments):
-                raise NotANumber(f"{name} is called with {len(arguments)} arguments")
-            return self._value(name, macro.text, dict(zip(macro.parameters, arguments, strict=True)), inside)
+            macro, own = self._macro(name), {}
+            if arguments is not None:
+                if macro.parameters is None or len(macro.parameters) != len(arguments):
+                    raise NotANumber(f"{name} is called with {len(arguments)} arguments")
+                own = dict(zip(macro.parameters, arguments, strict=True))
+            return self._value(name, macro.text, own, inside)
 
         tree = _parsed(text)
         try:
@@ -116,9 +113,10 @@ class Constants:
 # C's arithmetic of whole numbers ------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
-    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])|(\w+)|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
+    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])|(sizeof\s*\(\s*T\s*\)|(?!sizeof\b)\w+)"
+    r"|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
-_TYPE_WORDS = frozenset(["int", "unsigned", "signed", "long", "short", "char", "size_t", "const", "bool"])
+_CAST = re.compile(r"(?<!\w)\((?:\s*\b(?:int|unsigned|signed|long|short|char|size_t|const|bool)\b)+\s*\)")
 Lookup = Callable[[str, Sequence[int] | None], int]  # the value of a name, or of a macro with arguments
 Value = Callable[[Lookup], int]
 
@@ -126,57 +124,48 @@ Value = Callable[[Lookup], int]
 @lru_cache(maxsize=1024)  # the same few texts are asked for at each launch
 def _parsed(text: str) -> Value:
     """Return what evaluates an expression; parts that C would not evaluate are not. Raises NotANumber."""
-    return _Parser(text).value()
+    wrong = NotANumber(f"'{text}' is not a whole number")
+    try:
+        parser = _Parser(_CAST.sub(" ", text).strip())
+        tree = parser.conditional()
+    except (RecursionError, ValueError):  # also of a number with thousands of digits
+        raise wrong from None
+    if parser.tokens:
+        raise wrong
+    return tree
 
 
 class _Parser:
-    """An expression on its way to what evaluates it."""
+    """An expression on its way to what evaluates it: its tokens, the next one last. Raises ValueError for another."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = list(self._scan(text))
-        self._at = 0
-
-    def value(self) -> Value:
-        """Return the whole text's value. Raises NotANumber."""
-        try:
-            tree = self._conditional()
-        except (RecursionError, ValueError):  # also of a number with thousands of digits
-            raise self._wrong() from None
-        if self._at != len(self._tokens):
-            raise self._wrong()
-        return tree
-
-    def _scan(self, text: str) -> Iterator[str]:
-        at, text = 0, text.strip()
+        self.tokens: list[str] = []
+        at = 0
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
-                raise self._wrong()
+                raise ValueError
             at = match.end()
-            yield match[1] or match[2] or match[3]
-
-    def _wrong(self) -> NotANumber:
-        return NotANumber(f"'{self._text}' is not a whole number")
+            self.tokens.append(match[1] or match[2] or match[3])
+        self.tokens.reverse()
 
     def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return self.tokens[-1] if self.tokens else ""
 
-    def _take(self, token: str | None = None) -> str:
-        found = self._peek()
-        if not found or token not in (None, found):
-            raise self._wrong()
-        self._at += 1
-        return found
+    def _take(self, token: str = "") -> str:
+        if not self.tokens or token not in ("", self.tokens[-1]):
+            raise ValueError
+        return self.tokens.pop()
 
-    def _conditional(self) -> Value:
+    def conditional(self) -> Value:
+        """Return the value of an expression without commas."""
         test = self._binary(0)
         if self._peek() != "?":
             return test
         self._take()
-        yes = self._conditional()
+        yes = self.conditional()
         self._take(":")
-        no = self._conditional()
+        no = self.conditional()
         return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
     def _binary(self, least: int) -> Value:
@@ -188,50 +177,35 @@ class _Parser:
 
     def _unary(self) -> Value:
         token = self._take()
-        if token in "-+~!":
-            inner = self._unary()
-            return {
-                "-": lambda lookup: -inner(lookup),
-                "+": inner,
-                "~": lambda lookup: ~inner(lookup),
-                "!": lambda lookup: int(not inner(lookup)),
-            }[token]
+        if token in _SIGNS:
+            sign, inner = _SIGNS[token], self._unary()
+            return lambda lookup: sign(inner(lookup))
         if token == "(":
-            if self._cast():
-                return self._unary()
-            inner = self._conditional()
+            inner = self.conditional()
             self._take(")")
             return inner
         if token[0].isdigit():
             number = int(token, 16) if token[:2] in ("0x", "0X") else int(token)
             return lambda lookup: number
         if not (token[0].isalpha() or token[0] == "_"):
-            raise self._wrong()
-        if token == "sizeof":
-            self._take("(")
-            if self._take() != "T":
-                raise self._wrong()
-            self._take(")")
-            return lambda lookup: lookup("sizeof", None)
+            raise ValueError
         if self._peek() != "(":
             return lambda lookup: lookup(token, None)
         self._take()
-        arguments = [self._conditional()]
+        arguments = [self.conditional()]
         while self._peek() == ",":
             self._take()
-            arguments.append(self._conditional())
+            arguments.append(self.conditional())
         self._take(")")
         return lambda lookup: lookup(token, [argument(lookup) for argument in arguments])
 
-    def _cast(self) -> bool:
-        """Step over `int)` and the like behind an opening bracket, and tell whether it was there."""
-        end = self._at
-        while end < len(self._tokens) and self._tokens[end] in _TYPE_WORDS:
-            end += 1
-        if end == self._at or end == len(self._tokens) or self._tokens[end] != ")":
-            return False
-        self._at = end + 1
-        return True
+
+_SIGNS: dict[str, Callable[[int], int]] = {
+    "-": operator.neg,
+    "+": operator.pos,
+    "~": operator.invert,
+    "!": lambda value: int(not value),
+}
 
 
 def _quotient(a: int, b: int) -> int:

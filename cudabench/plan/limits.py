@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cudabench.errors import OutOfMemory, UsageError
+from math import prod
+
+from cudabench.errors import OutOfMemory, UsageError, refuse
 from cudabench.occupancy import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.planned import Operation, Problem
@@ -14,12 +16,15 @@ MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int
 
 def check_block(block: Dim) -> None:
     """Raise UsageError for a block that no CUDA device launches."""
-    threads = block[0] * block[1] * block[2]
+    threads = prod(block)
     for value, limit, axis in zip(block, MAX_BLOCK, "xyz", strict=True):
-        if value < 1:
-            raise UsageError(f"--block {dim_text(block)}: each dimension must be at least 1.")
-        if value > limit and threads <= MAX_THREADS_PER_BLOCK:
-            raise UsageError(f"--block {dim_text(block)} has {axis} = {value}; CUDA allows at most {limit}.")
+        refuse(
+            (value < 1, f"--block {dim_text(block)}: each dimension must be at least 1."),
+            (
+                value > limit and threads <= MAX_THREADS_PER_BLOCK,
+                f"--block {dim_text(block)} has {axis} = {value}; CUDA allows at most {limit}.",
+            ),
+        )
     if threads > MAX_THREADS_PER_BLOCK:
         raise UsageError(
             f"--block {dim_text(block)} has {threads} threads; CUDA allows {MAX_THREADS_PER_BLOCK} a block, "
@@ -32,31 +37,28 @@ def _fitting_block(block: Dim) -> str:
     x, y, z = block
     if z == 1 and 32 < x < 64 and y > 16:  # 33 x 33: the square of warps that was meant
         return dim_text((32, min(y, 32), 1))
-    while x * y * z > MAX_THREADS_PER_BLOCK:
-        if z > 1:
-            z = (z + 1) // 2
-        elif y > 1:
-            y = (y + 1) // 2
-        else:
-            x = MAX_THREADS_PER_BLOCK
-    return dim_text((x, y, z))
+    while x * y * z > MAX_THREADS_PER_BLOCK and z > 1:
+        z = (z + 1) // 2
+    while x * y * z > MAX_THREADS_PER_BLOCK and y > 1:
+        y = (y + 1) // 2
+    return dim_text((min(x, MAX_THREADS_PER_BLOCK), y, z))
 
 
 def check_grid(grid: Dim, why: str = "") -> None:
     """Raise UsageError for a grid that no CUDA device launches; `why` is added to the sentence."""
     for value, limit, axis in zip(grid, MAX_GRID, "xyz", strict=True):
-        if value < 1:
-            raise UsageError(f"--grid {dim_text(grid)}: each dimension must be at least 1.")
-        if value > limit:
-            raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
+        refuse(
+            (value < 1, f"--grid {dim_text(grid)}: each dimension must be at least 1."),
+            (value > limit, f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}"),
+        )
 
 
 def check_cluster(cluster: Dim, grid: Dim) -> None:
     """Raise UsageError for clusters that no CUDA device launches, or that do not divide the grid."""
-    blocks = cluster[0] * cluster[1] * cluster[2]
-    if blocks > MAX_CLUSTER:
+    if prod(cluster) > MAX_CLUSTER:
         raise UsageError(
-            f"--cluster {dim_text(cluster)} has {blocks} blocks; CUDA allows {MAX_CLUSTER} a cluster, 8 on every GPU."
+            f"--cluster {dim_text(cluster)} has {prod(cluster)} blocks; CUDA allows {MAX_CLUSTER} a cluster, 8 on "
+            "every GPU."
         )
     for axis, side, whole in zip("xyz", cluster, grid, strict=True):
         if whole % side:
@@ -69,8 +71,7 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
 
 def check_memory(operation: Operation, problem: Problem) -> None:
     """Raise OutOfMemory where a problem's arrays and the right outputs do not fit this machine's memory."""
-    buffers = operation.buffers(problem)
-    needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in buffers)
+    needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in operation.buffers(problem))
     if needed > SURELY_FREE and needed > (free := host_memory()):
         raise OutOfMemory(
             f"{operation.name} of this size needs {needed / 1e9:.0f} GB for its arrays and the right outputs alone, "

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from cudabench.compile import cache, includes, toolkit
@@ -23,8 +24,6 @@ from cudabench.errors import CudabenchError, UsageError, no_such_file
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
-# What names no file in the text: then every header of the revision is taken.
-_UNCLEAR = re.compile(r'^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[^"<\s])', re.M)
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,15 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
     if not colon or os.path.exists(spec) or not revision or not path:
         yield Checkout(spec, spec, tuple(include))
         return
-    tree = _Tree.of(revision, spec)
+    tree = _Tree(revision, spec)
     name = tree.find(path, spec)
-    inside, folders = [], []
-    for folder in include:
-        own = tree.inside(folder)
-        inside += [own] if own is not None else []
-        folders.append((folder, own))
-    files = tree.closure(name, inside)
+    inside = {folder: own for folder in include if (own := tree.inside(folder)) is not None}
+    files = tree.closure(name, list(inside.values()))
     with ExitStack() as stack:
         root = _written(files, stack)
-        for _, own in folders:
-            if own is not None:
-                os.makedirs(os.path.join(root, own), exist_ok=True)
-        here = tuple(folder if own is None else os.path.join(root, own) for folder, own in folders)
+        for own in inside.values():
+            os.makedirs(os.path.join(root, own), exist_ok=True)
+        here = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
         yield Checkout(os.path.join(root, name), spec, here, root)
 
 
@@ -86,22 +80,11 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
 
 
 class _Tree:
-    """The files of a revision: by path from the top, the kind and hash of each."""
+    """The files of a revision of the repository that this folder is in: by path from the top, kind and hash of each."""
 
-    def __init__(self, top: str, prefix: str, commit: str) -> None:
-        self.top, self.prefix, self.commit = top, prefix, commit
-        self.entries: dict[str, tuple[str, str]] = {}
-        for row in _git(["-C", top, "ls-tree", "-r", "-z", "--full-tree", commit]).split(b"\0"):
-            if row:
-                head, _, path = row.partition(b"\t")
-                mode, _, digest = head.split(b" ")[:3]
-                self.entries[os.fsdecode(path)] = (mode.decode(), digest.decode())
-
-    @classmethod
-    def of(cls, revision: str, spec: str) -> _Tree:
-        """Return the tree of a revision of the repository that this folder is in."""
+    def __init__(self, revision: str, spec: str) -> None:
         try:
-            top, prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
+            self.top, self.prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
         except _GitError as error:
             raise (
                 no_such_file(spec, "*.cu")
@@ -112,18 +95,22 @@ class _Tree:
             commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()
         except _GitError:
             raise CudabenchError(
-                f"{spec}: '{revision}' is not a revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
+                f"{spec}: '{revision}' is not a revision of {self.top}: write a commit, branch or tag, as in "
+                "HEAD~1:k.cu."
             ) from None
-        return cls(top, prefix, commit.strip())
+        self.entries: dict[str, tuple[str, str]] = {}
+        for row in _git(["-C", self.top, "ls-tree", "-r", "-z", "--full-tree", commit.strip()]).split(b"\0")[:-1]:
+            head, _, path = row.partition(b"\t")
+            mode, _, digest = head.decode().split(" ")
+            self.entries[os.fsdecode(path)] = (mode, digest)
 
     def find(self, path: str, spec: str) -> str:
         """Return the path from the top of what the user named."""
         beside = os.path.normpath(os.path.join(self.prefix, path))
         wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
         for one in wanted:
-            found = self.followed(one)
-            if found is not None and found in self.entries:
-                return one if one in self.entries else found
+            if self.followed(one) is not None:
+                return one
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
         hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
         raise CudabenchError(f"{spec}: no such file at that revision.{hint}")
@@ -139,8 +126,7 @@ class _Tree:
             kind = self.entries.get(path, ("", ""))[0]
             if kind != "120000":
                 return path if kind.startswith("100") else None
-            target = os.fsdecode(self.content(path))
-            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+            path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(self.content(path))))
         return None
 
     def content(self, path: str) -> bytes:
@@ -153,27 +139,20 @@ class _Tree:
         Both branches of a condition are followed. Where a text includes what it does not name, every header is taken.
         """
         found: dict[str, bytes] = {}
-        waiting = [name]
-        every = False
+        waiting = {name}
         while waiting:
             path = waiting.pop()
-            if path in found:
-                continue
-            target = self.followed(path)
-            if target is None or os.path.isabs(path) or ".." in PurePosixPath(path).parts:
+            target = None if path in found or path.startswith(("/", "../")) else self.followed(path)
+            if target is None:
                 continue
             found[path] = self.content(target)
-            text = re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace"))
-            if _UNCLEAR.search(text) and not every:
-                every = True
-                waiting += [one for one in self.entries if one.endswith(_HEADERS)]
+            included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace")))
+            if unclear:
+                waiting |= {one for one in self.entries if one.endswith(_HEADERS)}
             # A header that was reached through a link may mean its neighbours here or there.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
-            for included in includes.names_in(text)[0]:
-                for folder in (*beside, *folders):
-                    one = os.path.normpath(os.path.join(folder, included))
-                    if one in self.entries:
-                        waiting.append(one)
+            places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
+            waiting |= {one for one in places if one in self.entries}
         return found
 
 

@@ -11,18 +11,100 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
+from cudabench.occupancy import MAX_BLOCK, MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
-from cudabench.plan.sizes import sizes
-from cudabench.records.launch import Dim
+from cudabench.records.launch import WARP, Dim, dim3
 from cudabench.records.planned import Case
 from cudabench.source.brackets import split
+
+MOST = 64  # sizes of one command
+DIGITS = 18
+
+
+# Values: sizes and blocks --------------------------------------------------------------------------------------------
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
+    where = f"--sizes {text}"
+    number = rf"\d{{1,{DIGITS}}}"
+    if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
+        found = list(dict.fromkeys(map(int, text.split(","))))
+    else:
+        match = re.fullmatch(rf"({number})\.\.({number})(?:([*+])({number}))?", text, re.ASCII)
+        if not match:
+            raise UsageError(f"{where} is not a range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
+        first, last = int(match[1]), int(match[2])
+        grows, step = match[3] or "*", int(match[4] or 2)
+        refuse(
+            (first > last, f"{where} is empty: {first} is beyond {last}."),
+            (
+                (grows == "*" and (step < 2 or first == 0)) or step == 0,
+                f"{where} never ends: multiply a number of at least 1 by 2 or more, or add 1 or more.",
+            ),
+        )
+        found = [first]
+        while len(found) <= MOST and (size := found[-1] * step if grows == "*" else found[-1] + step) <= last:
+            found.append(size)
+    if len(found) > MOST:
+        raise UsageError(f"{where} means more than {MOST} sizes: take larger steps.")
+    return tuple(found)
+
+
+SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)
+SENSIBLE_Y = (1, 2, 4, 8, 16, 32, 64)
+SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, since it holds at most 32 blocks
+
+
+def axis(text: str) -> tuple[int, ...]:
+    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several of them with commas."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
+        if not match:
+            raise UsageError(f"--block '{text}' is not a range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or -1)
+        refuse(
+            (
+                not 1 <= first <= last or step == 0,
+                f"--block '{text}' is not a range: it starts at 1 or more, does not fall, and has a step.",
+            ),
+            (
+                last > MAX_BLOCK[0],
+                f"--block '{text}' is out of range: CUDA allows at most {MAX_BLOCK[0]} threads a block.",
+            ),
+        )
+        while first <= last:
+            found.add(first)
+            first = first + step if step > 0 else first * 2
+    return tuple(sorted(found))
+
+
+def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
+    """Return the blocks of the given axes, or the sensible ones: whole warps, and enough of them."""
+    if axes:
+        ys = axes[1] if len(axes) > 1 else (1,)
+        return [dim3((x, y)) for y in ys for x in axes[0] if x * y <= MAX_THREADS_PER_BLOCK]
+    if dimensions == 1:
+        return [dim3((x,)) for x in SENSIBLE_LINE]
+    return [
+        dim3((x, y))
+        for y in SENSIBLE_Y
+        for x in SENSIBLE_X
+        if FEWEST_THREADS <= x * y <= MAX_THREADS_PER_BLOCK and x * y % WARP == 0
+    ]
+
 
 MOST_POINTS = 2000  # that are measured one after the other; a larger space is searched
 MOST_COMBINATIONS = 1_000_000  # that --where may choose from
 
 Values = Mapping[str, str]
 Kind = Literal["define", "parameter", "argument", "block", "kernel"]
+
+
+# What is varied ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,10 +167,10 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
             raise UsageError(str(error).replace("--sizes", option, 1)) from None
     found = split(text)
     for value in found:
-        if not value:
-            raise UsageError(f"{option} '{text}' has an empty value: write A,B,C.")
-        if found.count(value) > 1:
-            raise UsageError(f"{option} '{text}' has {value} twice: keep one.")
+        refuse(
+            (not value, f"{option} '{text}' has an empty value: write A,B,C."),
+            (found.count(value) > 1, f"{option} '{text}' has {value} twice: keep one."),
+        )
     return tuple(found)
 
 
@@ -99,17 +181,26 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
     for text in zips:
         names = [name.strip() for name in text.split(",")]
         for name in names:
-            if name not in by_name:
-                swept = ", ".join(by_name) or "nothing"
-                raise UsageError(f"--zip {text}: {name} is not swept, but {swept}.{did_you_mean(name, by_name)}")
-            if name in group_of or names.count(name) > 1:
-                raise UsageError(f"--zip {text}: {name} can go together with others once only.")
+            swept = ", ".join(by_name) or "nothing"
+            refuse(
+                (
+                    name not in by_name,
+                    f"--zip {text}: {name} is not swept, but {swept}.{did_you_mean(name, by_name)}",
+                ),
+                (
+                    name in group_of or names.count(name) > 1,
+                    f"--zip {text}: {name} can go together with others once only.",
+                ),
+            )
         group = tuple(by_name[name] for name in names)
-        if len(group) < 2:
-            raise UsageError(f"--zip {text} names one: write A,B.")
-        if len({len(axis.values) for axis in group}) > 1:
-            counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
-            raise UsageError(f"--zip {text}: they have different numbers of values, {counts}.")
+        counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
+        refuse(
+            (len(group) < 2, f"--zip {text} names one: write A,B."),
+            (
+                len({len(axis.values) for axis in group}) > 1,
+                f"--zip {text}: they have different numbers of values, {counts}.",
+            ),
+        )
         group_of |= dict.fromkeys(names, group)
     groups = [group_of.get(axis.name, (axis,)) for axis in axes]
     return list({id(group): group for group in groups}.values()) if group_of else groups

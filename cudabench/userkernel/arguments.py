@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import closing, listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
-from cudabench.userkernel import expressions, inits, object_uses, tensor_maps, textures
-from cudabench.userkernel.accessors import accessor_of
-from cudabench.userkernel.by_value import Pointer, pack
+from cudabench.userkernel import expressions, inits, object_uses, textures
+from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
-from cudabench.userkernel.tensor_maps import read_tensor_map
-from cudabench.userkernel.textures import read_object
+from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -36,10 +34,7 @@ from cudabench.userkernel.values import (
     numbers_of,
 )
 
-_POINTERS = (
-    "pointers to pointers to pointers, which no argument can be: let it take one array, and compute the place of an "
-    "element from its indices."
-)
+NULL = ("null", "nullptr")
 GAP = "..."  # in a line, for what only the user knows
 
 
@@ -81,25 +76,23 @@ def read(
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
-    null = {name for name, value in given if value in ("null", "nullptr")}
+    null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
         why = None if parameter.name in null else _not_given(parameter, kernel, file)
         if why and (parameter.name not in names or textures.out_of_reach(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
     reader = _Reader(kernel, file, {**CONSTANTS, **known})
-    ordered = in_order(given, kernel)
+    by_name, unnamed = dict(given), iter([one for one in given if one[0] not in {p.name for p in kernel.parameters}])
+    ordered = [Given(p.name, by_name[p.name], p) if p.name else Given(*next(unnamed), p) for p in kernel.parameters]
     for one in numbers_first(ordered):
         reader.number(one)
     arrays = [one for one in ordered if one.name not in reader.found]
-    of_others = [one for one in arrays if one.kind and one.inner in names]
+    arrays.sort(key=lambda one: bool(one.kind) and one.inner in names)  # views of others' arrays come last
     for one in arrays:
-        if one not in of_others:
-            reader.array(one)
+        reader.array(one)
     for name in reader.inside:
         reader.point(name)
-    for one in of_others:
-        reader.array(one)
     check_memory(arrays_of(reader.found.values()))
     return tuple(reader.found[one.name] for one in ordered)
 
@@ -126,13 +119,6 @@ class Given:
     def inner(self) -> str:
         """What it is a view of: an array, or the name of one."""
         return next(iter(listed(self.text.partition("(")[2].removesuffix(")"))), "")
-
-
-def in_order(given: Sequence[tuple[str, str]], kernel: Kernel) -> list[Given]:
-    """Return arguments in the order of the parameters: by their names, and as given for parameters without one."""
-    names = {parameter.name for parameter in kernel.parameters if parameter.name}
-    by_name, others = {one[0]: one for one in given}, [one for one in given if one[0] not in names]
-    return [Given(*(by_name[p.name] if p.name else others.pop(0)), p) for p in kernel.parameters]
 
 
 def numbers_first(given: Sequence[Given]) -> list[Given]:
@@ -180,65 +166,63 @@ class _Reader:
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
         self.found: dict[str, Argument] = {}
-        self.inside: dict[str, Sequence[Pointer]] = {}  # of structs
+        self.inside: dict[str, list[Leaf]] = {}  # of structs
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
     def number(self, one: Given) -> None:
         """Read a number or a struct; an accessor is an array."""
         parameter = one.parameter
-        if parameter.type == tensor_maps.TYPE:
-            raise UsageError(f"{one.where}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
-        if parameter.type in textures.OBJECTS:
-            said = textures.OBJECTS[parameter.type]
-            if array_parts(one.text) or one.text.startswith("@"):
+        if said := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
+            parameter.type
+        ):
+            if parameter.type in textures.OBJECTS and (array_parts(one.text) or one.text.startswith("@")):
                 kind = "texture" if parameter.type == textures.TYPE else "surface"
                 said = f"a {kind} object: write {kind}({one.text})"
             raise UsageError(f"{one.where}: '{parameter}' is {said}.")
         if accessor_of(parameter):
             return
-        layout = None if "(" in parameter.type else layout_of(parameter.type, self.file)
+        layout = layout_of(parameter.type, self.file)
         if layout is not None and not layout.dtype:
-            record = self.record(one, layout)
+            self.found[one.name] = record = self.record(one, layout)
             self.scalars.update(record.numbers)
-            self.found[one.name] = record
         else:
-            scalar = self.scalar(one)
+            self.found[one.name] = scalar = self.scalar(one)
             self.scalars[one.name] = scalar.value
-            self.found[one.name] = scalar
 
     def scalar(self, one: Given) -> Scalar:
         """Return a number."""
         where, text, parameter, kernel = one.where, one.text, one.parameter, self.kernel
-        wanted = parameter.number
-        if "(" in parameter.type:
-            raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
-        if text.startswith(("@", "{")) or array_parts(text):
-            if wanted is None:
-                raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
-            like_ = _number_like(wanted)
-            raise UsageError(
-                f"{where} is an array; {kernel.signature} takes one number: write --arg {one.name}={like_}."
-            )
+        wanted, by_value = parameter.number, f"{where}: {_by_value(parameter, kernel)}"
+        array = text.startswith(("@", "{")) or array_parts(text)
+        refuse(
+            ("(" in parameter.type or (array and wanted is None), by_value),
+            (
+                array,
+                f"{where} is an array; {kernel.signature} takes one number: write --arg "
+                f"{one.name}={_number_like(wanted)}.",
+            ),
+        )
         explicit, colon, rest = text.partition(":")
+        dtype = explicit.strip() if colon else wanted or ""
         if colon:
-            check_type(explicit.strip(), where)
-            if wanted is not None and explicit.strip() != wanted:
-                raise UsageError(
-                    f"{where}: {one.name} is {parameter.type} in {kernel.signature}: write --arg "
-                    f"{one.name}={wanted}:{rest} or {one.name}={rest}."
-                )
-            wanted = explicit.strip()
-        if wanted is None or wanted == "bfloat16" or np.dtype(wanted).kind == "c":
-            vector = parameter.vector
-            if wanted or vector or _is_struct(parameter.type, self.file):
-                raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
-            raise UsageError(
+            check_type(dtype, where)
+        plain = dtype and not dtype.startswith(("bfloat", "complex"))
+        refuse(
+            (
+                wanted not in (None, dtype),
+                f"{where}: {one.name} is {parameter.type} in {kernel.signature}: write --arg "
+                f"{one.name}={wanted}:{rest} or {one.name}={rest}.",
+            ),
+            (not plain and (dtype or parameter.vector or _is_struct(parameter.type, self.file)), by_value),
+            (
+                not plain,
                 f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
-                f"--arg {one.name}=int32:{rest or text}."
-            )
+                f"--arg {one.name}=int32:{rest or text}.",
+            ),
+        )
         value = expressions.parse(rest if colon else text, where, self.scalars).evaluate(self.scalars)
-        return Scalar(one.name, wanted, fitting(value, wanted, where, parameter))
+        return Scalar(one.name, dtype, fitting(value, dtype, where, parameter))
 
     def record(self, one: Given, layout: Layout) -> Record:
         """Return a struct or vector by value; its pointers are read later, by `point`."""
@@ -250,47 +234,50 @@ class _Reader:
                 raise UsageError(f"{where} has {len(content)} bytes, {size}: save one of it.")
             return Record(one.name, content, layout.align)
 
-        def number(inner: str, dtype: str) -> Any:
-            if textures.view_kind(inner) in textures.KINDS:
+        packed, numbers = bytearray(layout.size), []
+        self.inside[one.name] = pointers = []
+        for leaf in leaves(one.text, layout, where):
+            at, text, kind, path = leaf
+            if not kind.dtype:
+                pointers.append(leaf)
+                continue
+            if textures.view_kind(text) in textures.KINDS:
                 raise UsageError(
-                    f"{where}: '{inner}' is a texture or surface object, and --arg gives those only as parameters of "
+                    f"{where}: '{text}' is a texture or surface object, and --arg gives those only as parameters of "
                     "their own: write a __global__ function beside it that takes it so."
                 )
-            found = expressions.parse(inner, where, self.scalars, label=f"{where}: '{inner}'").evaluate(self.scalars)
-            return fitting(found, dtype, where, one.parameter)
-
-        packed = pack(one.text, layout, where, number)
-        self.inside[one.name] = packed.pointers
-        numbers = tuple((f"{one.name}_{path}", value) for path, value in packed.numbers.items())
-        return Record(one.name, bytes(packed.content), layout.align, numbers)
+            found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
+            value = fitting(found, kind.dtype, where, one.parameter)
+            numbers.append((f"{one.name}_{path}", value))
+            packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
+        return Record(one.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:
         """Let a struct's pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'."""
         record, kernel = self.found[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
-        for one in self.inside[name]:
-            title, where = f"{name}_{one.path}", f"--arg {name}: {one.path}"
-            other = self.found.get(one.text)
+        for at, text, layout, path in self.inside[name]:
+            pointee, other = cast(Parameter, layout.pointee), self.found.get(text)
+            title, where = f"{name}_{path}", f"--arg {name}: {path}"
             if isinstance(other, Array):
-                check_fit(other, one.pointee, kernel, f"{where}: {one.text}")
-                if other.const and not one.pointee.const:
+                check_fit(other, pointee, kernel, f"{where}: {text}")
+                if other.const and not pointee.const:
                     raise UsageError(
-                        f"{where} may be written, and {one.text} is const in {kernel.signature}: give it an array of "
-                        "its own."
+                        f"{where} may be written, and {text} is const in {kernel.signature}: give it an array of its "
+                        "own."
                     )
-                pointers.append((one.offset, one.text))
+                pointers.append((at, text))
                 continue
             try:
-                array = self.pointed(Given(title, one.text, replace(one.pointee, name=title)))
+                array = self.pointed(Given(title, text, replace(pointee, name=title)))
             except UsageError as error:
-                said = str(error).replace(f"--arg '{title}=", f"'{one.path}: ")
-                said = said.replace(f"--arg {title}=", f"{one.path}: ")
+                said = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
                 raise UsageError(f"--arg {name}: {said}") from None
             if isinstance(array, Array):
                 if title in (parameter.name for parameter in kernel.parameters):
                     raise UsageError(f"{where} is called {title}, as a parameter of the kernel is.")
-                pointers.append((one.offset, title))
+                pointers.append((at, title))
                 own.append(array)
         self.found[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
 
@@ -312,16 +299,16 @@ class _Reader:
 
     def pointed(self, one: Given) -> Array | Null:
         """Return what a pointer is given."""
-        where, text, parameter, kernel = one.where, one.text, one.parameter, self.kernel
+        where, parameter, kernel = one.where, one.parameter, self.kernel
         if of_pointers(parameter):
             # What `const` says is that the pointers stay: the rows may be written.
             found = self.pointed(replace(one, parameter=replace(row_of(parameter), const=False)))
             return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
         if parameter.type.endswith("*"):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
-        if text in ("null", "nullptr"):
+        if one.text in NULL:
             return Null(one.name)
-        made = read_array(one.name, text, where, self.scalars, parameter.const)
+        made = read_array(one.name, one.text, where, self.scalars, parameter.const)
         if made is None:
             raise UsageError(
                 f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
@@ -351,9 +338,9 @@ class _Reader:
 
     def tensor_map(self, one: Given) -> Array | BufferView:
         """Return a tensor map over an array of its own or of one of the others."""
-        if one.parameter.element not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
+        if one.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
-        needs = f"{one.where}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
+        needs = f"{one.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
         return read_tensor_map(one.name, one.text, *self.inner(one, False, needs), self.scalars, one.parameter.pointer)
 
     def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
@@ -364,7 +351,7 @@ class _Reader:
         other, text = self.found.get(one.inner), one.inner
         if isinstance(other, Array):
             return other, True
-        if one.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in ("null", "nullptr"):
+        if one.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
             raise UsageError(
                 f"{one.where}: there is no array '{text}' of another argument: name one, or write "
                 f"{one.kind}(float32[n,n]:random)."
@@ -379,8 +366,7 @@ class _Reader:
 def check_taken(kernel: Kernel, file: SourceFile) -> None:
     """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
     for parameter in kernel.parameters:
-        why = None if parameter.type == tensor_maps.TYPE else _not_given(parameter, kernel, file)
-        if why:
+        if parameter.type != textures.MAP_TYPE and (why := _not_given(parameter, kernel, file)):
             raise NoLine(why)
 
 
@@ -398,8 +384,12 @@ def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | 
 
 
 def _by_value(parameter: Parameter, kernel: Kernel) -> str:
+    """Return what a parameter is that --arg cannot give as it was tried, with the repair."""
     if parameter.pointer:
-        return f"{kernel.signature} takes '{parameter}', {_POINTERS}"
+        return (
+            f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which no argument can be: let "
+            "it take one array, and compute the place of an element from its indices."
+        )
     if "(" in parameter.type:
         return f"{kernel.signature} takes a function, which no command line can give."
     if parameter.type in textures.OBJECTS:
@@ -416,25 +406,27 @@ def _is_struct(ctype: str, file: SourceFile) -> bool:
     return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
 
 
-def _number_like(dtype: str) -> str:
+def _number_like(dtype: str | None) -> str:
     return "2.5" if np.dtype(dtype).kind in "fc" else "4096"
 
 
 def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     """Return a number as the type holds it; refuse what it cannot hold."""
-    kind = np.dtype(dtype)
-    if isinstance(value, tuple) or np.ndim(value):
+    if np.ndim(value):
         raise UsageError(f"{where} is not a single number: write one, as in {_number_like(dtype)}.")
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, complex) and kind.kind != "c":
-        raise UsageError(f"{where} is complex; '{parameter}' takes a real number.")
-    if kind.kind in "iub":
-        if isinstance(value, float):
-            if not value.is_integer():
-                raise UsageError(
-                    f"{where} is {value:g}; '{parameter}' takes a whole number: use //, cdiv, floor or ceil."
-                )
-            value = int(value)
+    kind, value = np.dtype(dtype), value.item() if isinstance(value, np.generic) else value
+    whole = kind.kind in "iub"
+    refuse(
+        (
+            isinstance(value, complex) and kind.kind != "c",
+            f"{where} is complex; '{parameter}' takes a real number.",
+        ),
+        (
+            whole and isinstance(value, float) and not value.is_integer(),
+            f"{where} is {value:g}; '{parameter}' takes a whole number: use //, cdiv, floor or ceil.",
+        ),
+    )
+    if whole:
         low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
         if not low <= value <= high:
             raise UsageError(f"{where} is {int(value)}; '{parameter}' holds {low} to {high}.")
@@ -452,10 +444,8 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
     if not head:
         return None
     end = closing(text, head.end() - 1)
-    rest = "" if end is None else text[end + 1 :].strip()
-    if end is None or (rest and not rest.startswith(":")):
-        return None
-    return head[1], text[head.end() : end], rest[1:].strip()
+    start = None if end is None else re.fullmatch(r"\s*(?::(.*))?", text[end + 1 :], re.S)
+    return (head[1], text[head.end() : end], (start[1] or "").strip()) if start else None
 
 
 def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
@@ -463,13 +453,15 @@ def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], con
     if text.startswith("@"):
         held = numbers_of(load(text[1:], where))
         dtype, shape = held.dtype.newbyteorder("=").name, tuple(held.shape) or (1,)
-        if dtype not in TYPES:
-            raise UsageError(f"{where} holds {held.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.")
-        if not held.size:
-            raise UsageError(f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element.")
+        refuse(
+            (
+                dtype not in TYPES,
+                f"{where} holds {held.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.",
+            ),
+            (not held.size, f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element."),
+        )
         return Array(name, dtype, shape, "file", text[1:], const)
-    parts = array_parts(text)
-    if parts is None:
+    if not (parts := array_parts(text)):
         return None
     dtype, extents, how = parts
     check_type(dtype, where)

@@ -1,22 +1,28 @@
-"""Structs and vectors by value: their bytes, from what a command line says and the layout of the type.
+"""What a kernel takes by value: structs, vectors and PyTorch's packed accessors; their bytes, from what a command line
+says and the layout of the type.
 
-A member that is a pointer is given what a pointer of the kernel is given: an array, or the name of one.
+A member that is a pointer is given what a pointer of the kernel is given: an array, or the name of one. An accessor is
+a tensor's address, sizes and strides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
+from cudabench.source.words import listed_words
+from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import like
+from cudabench.userkernel.values import Array, Record
 
+_NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
 _FEW = 4  # elements of an array that an example writes one by one
 
 
@@ -41,83 +47,53 @@ def _bracketed(layout: Layout) -> str:
 
 # Values --------------------------------------------------------------------------------------------------------------
 
-Number = Callable[[str, str], Any]  # of a text as a type; raises UsageError
+Leaf = tuple[int, str, Layout, str]  # where it begins in bytes, what it is given, its type, the path of its names
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """A pointer inside a value: its offset in bytes, the path of its names, what it points at, and what it is given."""
+def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
+    """Yield the numbers and pointers of a value that the command line writes.
 
-    offset: int
-    path: str
-    pointee: Parameter
-    text: str
-
-
-@dataclass
-class Packed:
-    """The bytes of a value, its numbers by the path of their names (`p_a`), and its pointers, whose bytes are zero."""
-
-    content: bytearray
-    numbers: dict[str, Any] = field(default_factory=dict)
-    pointers: list[Pointer] = field(default_factory=list)
-
-
-def pack(text: str, layout: Layout, where: str, number: Number) -> Packed:
-    """Return a value that the command line writes.
-
-    `number` gives the value of an expression as a NumPy type. Raises UsageError where text and layout differ.
+    Raises UsageError where text and layout differ.
     """
-    packed = Packed(bytearray(layout.size))
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
-    _fill(packed, 0, text.strip(), layout, where, number, "")
-    return packed
+    yield from _leaves(0, text.strip(), layout, where, "")
 
 
-def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number: Number, path: str) -> None:
-    if layout.dtype:
-        value = number(text, layout.dtype)
-        packed.content[at : at + layout.size] = np.dtype(layout.dtype).type(value).tobytes()
-        packed.numbers[path] = value
+def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterator[Leaf]:
+    if layout.dtype or layout.pointee:
+        yield at, text, layout, path
         return
-    if layout.pointee:
-        packed.pointers.append(Pointer(at, path, layout.pointee, text))
-        return
-    if layout.element and layout.element.dtype and not re.match(r"[\[{(]", text):
+    element, right = layout.element, _right(where, layout, path)
+    if element and element.dtype and not re.match(r"[\[{(]", text):
         parts = [text] * layout.count  # one value for all
+    elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
+        raise UsageError(f"{where} is no value of {layout.ctype}: write {right}.")
     else:
-        parts = _parts(text, where, layout, path)
-    wanted = layout.count or len(layout.members)
+        parts = listed(text[1:-1])
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
-        given = {}
-        for part in parts:
-            name, _, value = part.partition(":")
-            given[name.strip()] = value.strip()
+        given = {name.strip(): value.strip() for name, _, value in (part.partition(":") for part in parts)}
         known = [name for name, _, _ in layout.members]
-        for name in given:
-            if name not in known:
-                raise UsageError(
-                    f"{where}: {layout.ctype} has no member '{name}', it has {', '.join(known)}."
-                    f"{did_you_mean(name, known)}"
-                )
+        unknown = next((name for name in given if name not in known), "")
         missing = [name for name in known if name not in given]
-        if missing or len(given) != len(parts):
-            lack = f"lacks {', '.join(missing)}" if missing else "names a member twice"
-            raise UsageError(f"{where} {lack}; write {_right(where, layout, path)}.")
-        parts = [given[name] for name in known]
-    if len(parts) != wanted:
-        raise UsageError(
-            f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {wanted}: write "
-            f"{_right(where, layout, path)}."
+        refuse(
+            (
+                unknown,
+                f"{where}: {layout.ctype} has no member '{unknown}', it has {', '.join(known)}."
+                f"{did_you_mean(unknown, known)}",
+            ),
+            (missing, f"{where} lacks {', '.join(missing)}; write {right}."),
+            (len(given) != len(parts), f"{where} names a member twice; write {right}."),
         )
-    if layout.element:
-        for order, part in enumerate(parts):
-            own = f"{path}_{order}".lstrip("_")
-            _fill(packed, at + order * layout.element.size, part, layout.element, where, number, own)
-        return
-    for part, (name, offset, member) in zip(parts, layout.members, strict=True):
-        _fill(packed, at + offset, part, member, where, number, f"{path}_{name}".lstrip("_"))
+        parts = [given[name] for name in known]
+    members = [(str(i), i * element.size, element) for i in range(layout.count)] if element else layout.members
+    if len(parts) != len(members):
+        raise UsageError(
+            f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {len(members)}: write "
+            f"{right}."
+        )
+    for part, (name, offset, member) in zip(parts, members, strict=True):
+        yield from _leaves(at + offset, part, member, where, f"{path}_{name}".lstrip("_"))
 
 
 def _right(where: str, layout: Layout, path: str) -> str:
@@ -126,8 +102,52 @@ def _right(where: str, layout: Layout, path: str) -> str:
     return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={example_of(layout)}'"
 
 
-def _parts(text: str, where: str, layout: Layout, path: str) -> list[str]:
-    """Return what stands between the outer brackets, split at its commas."""
-    if not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
-        raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
-    return listed(text.strip()[1:-1])
+# Accessors -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accessor:
+    """What a packed accessor is of: the element's type in C++, the number of dimensions, the bytes of an index."""
+
+    element: str
+    dimensions: int
+    index_bytes: int
+
+    def parameter(self, name: str) -> Parameter:
+        """Return the pointer that takes the same array."""
+        const = "const" in self.element.split()
+        return Parameter(name, " ".join(word for word in self.element.split() if word != "const"), True, const)
+
+    def record(self, array: Array) -> Record:
+        """Return the accessor's bytes for an array in C's order: the address, then sizes and strides in elements."""
+        if len(array.shape) != self.dimensions:
+            has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
+            raise UsageError(
+                f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {has}; the "
+                f"accessor takes {self.dimensions}: write --arg '{array.name}={self.example(array.dtype)}'."
+            )
+        strides: list[int] = []
+        step = 1
+        for extent in reversed(array.shape):
+            strides.insert(0, step)
+            step *= extent
+        kind = "i" if self.index_bytes == 4 else "q"
+        numbers = struct.pack(f"<{2 * self.dimensions}{kind}", *array.shape, *strides)
+        return Record(array.name, bytes(8) + numbers, 8, pointers=((0, array.name),), arrays=(array,))
+
+    def example(self, dtype: str) -> str:
+        """Return a value as the command line writes it."""
+        side = {1: 4096, 2: 64}.get(self.dimensions, 8)
+        return f"{dtype}[{','.join([str(side)] * self.dimensions)}]:random"
+
+
+def accessor_of(parameter: Parameter) -> Accessor | None:
+    """Return what a parameter's type is an accessor of, other names followed; None for any other type."""
+    match = _NAME.fullmatch(parameter.meaning or parameter.type)
+    if match is None:
+        return None
+    parts = listed_words(match[2])
+    if len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
+        return None
+    narrow = match[1] == "32" or (not match[1] and parts[3:4] == ["int"])
+    return Accessor(parts[0], int(parts[1]), 4 if narrow else 8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.records import Constant, Kernel, SourceFile, uniform
 from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, inits
@@ -24,12 +24,14 @@ def read(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> 
         name, value = arguments.named(text, "--const", "'c=float32[16]:random', c=@c.npy or c=2.5")
         where = f"--const {name}={value}"
         plain = name.rpartition("::")[2]
-        if plain not in known:
-            have = ", ".join(known) or "none"
-            raise UsageError(f"{where}: {file.path} has no __constant__ variable '{name}', it has {have}."
-                             f"{did_you_mean(plain, known)}")  # fmt: skip
-        if name in [one.name for one in made]:
-            raise UsageError(f"--const {name}=... is given twice: keep one.")
+        refuse(
+            (
+                plain not in known,
+                f"{where}: {file.path} has no __constant__ variable '{name}', it has {', '.join(known) or 'none'}."
+                f"{did_you_mean(plain, known)}",
+            ),
+            (name in [one.name for one in made], f"--const {name}=... is given twice: keep one."),
+        )
         made.append(_one(name, value, known[plain], where, numbers, file))
     return tuple(made)
 
@@ -45,12 +47,16 @@ def _one(
     array = arguments.read_array(name, text, where, numbers, const=True)
     if array is not None:
         bits = ctype in ("__nv_bfloat16", "nv_bfloat16")
-        if array.path is None and element not in (None, array.dtype) and not bits:
-            raise UsageError(
-                f"{where}: {name} is {ctype}{extents} in {file.path}: give {element}[...], not {array.dtype}."
-            )
-        if array.init == "empty":
-            raise UsageError(f"{where}: a constant that starts empty is poison: use random, zeros, ones or a value.")
+        refuse(
+            (
+                array.path is None and element not in (None, array.dtype) and not bits,
+                f"{where}: {name} is {ctype}{extents} in {file.path}: give {element}[...], not {array.dtype}.",
+            ),
+            (
+                array.init == "empty",
+                f"{where}: a constant that starts empty is poison: use random, zeros, ones or a value.",
+            ),
+        )
         return array
     if extents or wanted is None:
         size = f"uint8[{constant.layout.size}]" if constant.layout else "uint8[BYTES]"
@@ -60,20 +66,19 @@ def _one(
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     expressions.parse(text, where, numbers).evaluate(numbers)
-    rule = inits.read(f"full({text})", wanted, (1,), where, numbers)
-    return Array(name, wanted, (1,), "full", None, True, rule)
+    return Array(name, wanted, (1,), "full", None, True, inits.read(f"full({text})", wanted, (1,), where, numbers))
 
 
 def like(constant: Constant, file: SourceFile) -> str:
     """Return a value that --const would take for a variable: random contents for an array."""
-    dtype, vector = numpy_type(constant.type, file.types), vector_type(constant.type, file.types)
+    dtype, layout = numpy_type(constant.type, file.types), constant.layout
     if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
-    layout, many = constant.layout, vector[1] if vector else 0
-    kind, size = dtype or (vector[0] if vector else ""), layout.size if layout else "BYTES"
-    if layout and not kind and (parts := uniform(layout)):
-        kind, many = parts
-    shape = ",".join(map(str, (*constant.extents, *([many] * bool(many) if kind else [size]))))
+    kind, many = dtype, 0
+    if not kind:
+        kind, many = vector_type(constant.type, file.types) or (layout and uniform(layout)) or ("", 0)
+    last = [many] * bool(many) if kind else [layout.size if layout else "BYTES"]
+    shape = ",".join(map(str, (*constant.extents, *last)))
     return f"{kind}[{shape}]:random" if kind else f"uint8[{shape}]:zeros"
 
 
@@ -82,13 +87,8 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
     return {one.name: one.make(seed, FIRST_STREAM + at) for at, one in enumerate(constants)}
 
 
-def unset(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[Constant]:
-    """Return the variables that start as zeros, that a kernel or a function that it calls reads, and that --const
-    leaves alone."""
-    names = kernel.names - {one.name.rpartition("::")[2] for one in given}
-    return [one for one in file.constants if not one.starts and one.name in names]
-
-
 def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return `unset`, each as --const would take it."""
-    return [f"{one.name}={like(one, file)}" for one in unset(file, kernel, given)]
+    """Return the variables that start as zeros, that a kernel or a function that it calls reads, and that --const
+    leaves alone, each as --const would take it."""
+    names = kernel.names - {one.name.rpartition("::")[2] for one in given}
+    return [f"{one.name}={like(one, file)}" for one in file.constants if not one.starts and one.name in names]

@@ -1,8 +1,15 @@
-"""The value of an expression that has been checked: its tree is compiled, and called without Python's builtins."""
+"""What an expression may say, and its value: the checked tree is compiled, and called without Python's builtins.
+
+NumPy cannot be stopped from within, and a short text can ask for years: np.convolve of millions, np.diff of order a
+billion. What costs little for certain, by the shapes of the arrays, is computed here and now; what may be costly, in a
+process that can be ended.
+"""
 
 from __future__ import annotations
 
 import ast
+import math
+import operator
 import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -11,9 +18,110 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.userkernel.vocabulary import BINARY, FUNCTIONS, ExpressionError, alias, bounded
+from cudabench.errors import UsageError
+from cudabench.records.launch import cdiv
+from cudabench.system import confined
+
+# Python's keywords that C++ lets a parameter be called, and that no expression needs.
+KEYWORDS = frozenset(
+    """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
+    None True False""".split()  # noqa: SIM905
+)
+MOST_DIGITS = 400  # of a rounding: more than any double has
+BEYOND = "a whole number in it leaves the range of 64 bits"
+# Names that are always there and that no message needs to list.
+UNLISTED = ("inf", "nan", "pi", "true", "false")
+
+
+class ExpressionError(UsageError):
+    """An expression that is not allowed, or that fails: exit code 2."""
+
+
+def alias(name: str) -> str:
+    """Return the name that stands for a parameter inside the tree: 'in_' for 'in'."""
+    return name + "_" if name in KEYWORDS else name
+
+
+def fits(value: int) -> bool:
+    """Tell whether a whole number has no more than 64 bits."""
+    return -(1 << 63) <= value < (1 << 64)
+
+
+# Syntax and functions ------------------------------------------------------------------------------------------------
+
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.MatMult: operator.matmul,
+}
+
+
+def _rounded(number: Any, digits: int = 0) -> Any:
+    """Round as Python does; a power of ten with a billion digits is not computed."""
+    if abs(digits) > MOST_DIGITS:
+        raise ValueError(f"round takes at most {MOST_DIGITS} digits")
+    return round(number, digits) if digits else round(number)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cdiv": cdiv,
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "round": _rounded,
+    "sqrt": math.sqrt,
+    "log2": math.log2,
+}
+
+
+# NumPy ---------------------------------------------------------------------------------------------------------------
+
+# Whose result is as large as the arguments together, broadcast; and the others.
+ELEMENTWISE = """
+abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
+cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
+floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
+less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
+mod multiply negative nextafter not_equal positive power rad2deg radians reciprocal remainder right_shift rint sign
+signbit sin sinc sinh spacing sqrt square subtract tan tanh true_divide trunc
+where clip angle real imag round around fix i0 nan_to_num isclose
+""".split()  # noqa: SIM905
+OTHERS = """
+all amax amin any argmax argmin argsort average concatenate copy count_nonzero cumprod cumsum diagonal diff expand_dims
+flip fliplr flipud hstack interp isin max mean median min moveaxis nanmax nanmean nanmin nansum prod ptp ravel reshape
+roll rot90 rollaxis searchsorted sort squeeze stack std sum swapaxes take take_along_axis trace transpose tril triu
+unique var vdot vstack array asarray ascontiguousarray zeros_like ones_like full_like trapezoid percentile quantile
+partition flatnonzero nonzero gradient column_stack dstack
+matmul dot inner outer zeros ones full arange linspace eye identity diag indices tile repeat pad broadcast_to convolve
+correlate bincount histogram
+""".split()  # noqa: SIM905
+NUMPY_CONSTANTS = ("pi", "e", "inf", "nan", "euler_gamma", "newaxis")
+TYPES = """
+bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+""".split()  # noqa: SIM905
+NUMPY_KEYWORDS = frozenset(
+    """axis axes keepdims dtype ddof offset axis1 axis2 n k side minlength weights shift num bins range
+    constant_values""".split()  # noqa: SIM905
+)
+NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
+
 
 _SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
+
+
+# The value -----------------------------------------------------------------------------------------------------------
 
 
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
@@ -70,8 +178,9 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 
     def checked(value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
-            return bounded(value, refuse)
-        if isinstance(value, (np.ndarray, np.generic)):
+            if not fits(value):
+                raise refuse(BEYOND)
+        elif isinstance(value, (np.ndarray, np.generic)):
             if value.dtype.kind not in "biufc":
                 raise refuse("a value in it is not an array of numbers")
             if value.nbytes > limit:
@@ -107,3 +216,65 @@ def _read_only(value: Any) -> Any:
         value = value.view()
         value.flags.writeable = False
     return value
+
+
+# Within limits of time and memory ------------------------------------------------------------------------------------
+
+EXPRESSION_S = 60.0
+CHEAP_STEPS = 20_000_000  # operations on elements that may be done here: a fifth of a second
+# Whose time is that of their argument's elements, and whose value is no larger.
+_LINEAR = """
+all any amax amin argmax argmin max min mean sum prod count_nonzero ravel reshape squeeze transpose swapaxes copy
+zeros_like ones_like flip fliplr flipud expand_dims ascontiguousarray cumsum cumprod trace
+""".split()  # noqa: SIM905
+_RESHAPING = {"ravel", "reshape", "squeeze", "transpose", "swapaxes", "expand_dims"}
+_CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
+
+
+def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
+    """Tell whether the value of a checked tree may take long or much memory, with names as `values` has them."""
+    nodes, called = 0, set()
+    for node in ast.walk(tree):
+        nodes += 1
+        if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
+            return True  # a new axis, a stack, a product: larger than its parts, or more work
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called.add(node.func.attr)
+    if called - _CHEAP:
+        return True
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
+    # The most elements that these shapes make together; an array that is reshaped may meet itself crosswise.
+    sizes = {shape for shape in shapes if shape}
+    if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
+        elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
+    else:
+        elements = math.prod(max(extents) for extents in zip(*sizes, strict=True))
+    return nodes * int(elements) > CHEAP_STEPS
+
+
+def within(label: str, function: Callable[[], Any], limit: int) -> Any:
+    """Return a function's value, computed in a process of its own that has `limit` bytes and a minute.
+
+    Raises ExpressionError, which begins with `label`, where that is not enough, and what the function raises.
+    """
+
+    def too_large(why: str = "") -> ExpressionError:
+        return ExpressionError(
+            f"{label} does not fit the memory, {limit / 1e9:.1f} GB{why}: write it with less, or give smaller arrays."
+        )
+
+    def compute() -> Any:
+        try:
+            return function()
+        except MemoryError as error:  # NumPy says how large an array would be
+            raise too_large(f" ({error})" * bool(str(error))) from None
+
+    try:
+        return confined.call(compute, seconds=EXPRESSION_S, memory=limit)
+    except confined.TooLong:
+        raise ExpressionError(
+            f"{label} took over {EXPRESSION_S:g} s and was stopped: write it with less work, or give smaller arrays."
+        ) from None
+    except confined.TooMuch:
+        raise too_large() from None

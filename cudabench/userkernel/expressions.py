@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import did_you_mean
-from cudabench.userkernel import limited
-from cudabench.userkernel.evaluation import bind
-from cudabench.userkernel.vocabulary import (
+from cudabench.userkernel.evaluation import (
+    BEYOND,
     FUNCTIONS,
     KEYWORDS,
     NUMPY,
@@ -29,7 +28,10 @@ from cudabench.userkernel.vocabulary import (
     UNLISTED,
     ExpressionError,
     alias,
-    bounded,
+    bind,
+    costly,
+    fits,
+    within,
 )
 
 MAX_TEXT = 2000
@@ -52,23 +54,18 @@ class Expression:
         """Return the value, with names as `values` has them; `limit` is the most bytes that it may take."""
         try:
             compute = bind(self.label, self.text, values, limit)
-            apart = self.arrays and limited.costly(self.tree, values)
+            apart = self.arrays and costly(self.tree, values)
             with np.errstate(all="ignore"):
-                result = limited.within(self.label, compute, limit) if apart else compute()
-            if not _numeric(result):
-                raise self._failed("its value is neither a number nor an array")
-            return result
+                result = within(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
-        except ZeroDivisionError:
-            raise self._failed("it divides by zero") from None
-        except MemoryError:
-            raise self._failed("it does not fit the memory") from None
-        except RecursionError:
-            raise self._failed("it is nested too deeply") from None
         except Exception as error:  # whatever NumPy raises on values that do not fit together
-            message = " ".join(str(error).split()) or type(error).__name__
-            raise self._failed(message.rstrip(".")) from None
+            said = " ".join(str(error).split()) or type(error).__name__
+            why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), said.rstrip("."))
+            raise ExpressionError(f"{self.label} fails: {why}.") from None
+        if not _numeric(result):
+            raise ExpressionError(f"{self.label} fails: its value is neither a number nor an array.")
+        return result
 
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return what computes the value, to be timed: `evaluate` must have accepted the same values.
@@ -77,9 +74,6 @@ class Expression:
         np.errstate.
         """
         return bind(self.label, self.text, values, None)
-
-    def _failed(self, why: str) -> ExpressionError:
-        return ExpressionError(f"{self.label} fails: {why}.")
 
 
 def parse(
@@ -92,12 +86,13 @@ def parse(
     """
     names = tuple(dict.fromkeys(known))
     label = label or f"{option} '{text}'"
-    if len(text) > MAX_TEXT:
-        raise ExpressionError(f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}.")
-    if not text.strip():
-        raise ExpressionError(f"{label} is empty: write arithmetic, such as cdiv(n,256).")
-    if "..." in text:
-        raise ExpressionError(f"{label} has a gap: write your own value for '...'.")
+    for wrong, said in (
+        (len(text) > MAX_TEXT, f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}."),
+        (not text.strip(), f"{label} is empty: write arithmetic, such as cdiv(n,256)."),
+        ("..." in text, f"{label} has a gap: write your own value for '...'."),
+    ):
+        if wrong:
+            raise ExpressionError(said)
     plain = re.sub(
         r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS and m[0] in names else m[0], text.strip()
     )
@@ -130,93 +125,80 @@ class _Checker:
         self.known = {alias(name): name for name in known}
         self.names: set[str] = set()
 
-    def refuse(self, what: str) -> ExpressionError:
-        return ExpressionError(f"{self.label}: {what}" + "." * (not what.endswith("?")))
-
     def check(self, node: ast.AST, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise self.refuse(f"it is nested more than {MAX_DEPTH} deep")
-        if isinstance(node, ast.Constant):
-            self.constant(node)
-        elif isinstance(node, ast.Name):
-            self.name(node)
-        elif isinstance(node, ast.Attribute):
-            self.attribute(node)
-        elif isinstance(node, ast.Call):
-            self.call(node, depth)
-        else:
-            self.operation(node, depth)
-
-    def constant(self, node: ast.Constant) -> None:
-        axis = node.value is None and self.arrays  # a new one in an index
-        if not (isinstance(node.value, (int, float, complex)) or axis):
-            raise self.refuse(f"{node.value!r} is not a number")
-        if isinstance(node.value, int):
-            bounded(node.value, self.refuse)
-
-    def name(self, node: ast.Name) -> None:
-        if node.id in self.known:
-            self.names.add(self.known[node.id])
-            return
-        if node.id in FUNCTIONS:
-            raise self.refuse(f"{node.id} is a function: write {node.id}(...)")
-        if node.id == "np":
-            raise self.refuse("np stands alone: write np.NAME(...)" if self.arrays else _SCALARS)
-        listed = ", ".join(name for name in self.known.values() if name not in UNLISTED) or "none"
-        raise self.refuse(
-            f"there is no '{node.id}' here, there is {listed}.{did_you_mean(node.id, self.known)}".rstrip(".")
-        )
-
-    def attribute(self, node: ast.Attribute) -> None:
-        name = self.of_numpy(node)
-        if name not in NUMPY_CONSTANTS and name not in TYPES:
-            raise self.refuse(f"np.{name} is a function: write np.{name}(...)")
-
-    def of_numpy(self, node: ast.Attribute) -> str:
-        """Return the name behind `np.`, which must be on the list."""
-        if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
-            repair = _METHODS.get(
-                node.attr, f"write np.{node.attr}(...)" if node.attr in NUMPY else "write np.NAME(...)"
-            )
-            raise self.refuse(f"'.{node.attr}' is not allowed: {repair if self.arrays else _SCALARS}")
-        if not self.arrays:
-            raise self.refuse(_SCALARS)
-        if node.attr not in NUMPY and node.attr not in NUMPY_CONSTANTS and node.attr not in TYPES:
-            hint = did_you_mean(node.attr, [*sorted(NUMPY), *TYPES])
-            raise self.refuse(f"np.{node.attr} is not among the functions that expressions may use.{hint}".rstrip("."))
-        return node.attr
-
-    def call(self, node: ast.Call, depth: int) -> None:
-        if isinstance(node.func, ast.Attribute):
-            name = self.of_numpy(node.func)
-            if name in NUMPY_CONSTANTS:
-                raise self.refuse(f"np.{name} is a number: leave the brackets out")
-        elif isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
-            if node.keywords:
-                raise self.refuse(f"{node.func.id}() takes no '{node.keywords[0].arg}='")
-        else:
-            called = node.func.id if isinstance(node.func, ast.Name) else "this"
-            raise self.refuse(
-                f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
-            )
-        for keyword in node.keywords:
-            if keyword.arg not in NUMPY_KEYWORDS:
-                raise self.refuse(f"'{keyword.arg or '**'}=' is not allowed: give {', '.join(sorted(NUMPY_KEYWORDS))}")
-            self.check(keyword.value, depth + 1)
-        for argument in node.args:
-            self.check(argument, depth + 1)
-
-    def operation(self, node: ast.AST, depth: int) -> None:
-        allowed = isinstance(node, (*_OPERATIONS, *(ast.Subscript, ast.Slice) * self.arrays))
-        if not allowed or (isinstance(node, ast.Compare) and not all(isinstance(op, _COMPARE) for op in node.ops)):
-            raise self.refuse(_NAMES.get(type(node), f"{type(node).__name__.lower()} is not allowed"))
-        if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) > MAX_ITEMS:
-            raise self.refuse(f"a list may have {MAX_ITEMS} items")
-        for part in ast.iter_child_nodes(node):
+        what = f"it is nested more than {MAX_DEPTH} deep" if depth > MAX_DEPTH else self.wrong(node)
+        if what:
+            raise ExpressionError(f"{self.label}: {what}" + "." * (not what.endswith("?")))
+        inside: Iterable[ast.AST] = () if isinstance(node, ast.Attribute) else ast.iter_child_nodes(node)
+        if isinstance(node, ast.Call):
+            inside = (*(keyword.value for keyword in node.keywords), *node.args)
+        for part in inside:
             if isinstance(part, ast.expr):
                 self.check(part, depth + 1)
 
+    def wrong(self, node: ast.AST) -> str:
+        """Return why a node is not allowed, "" where it is."""
+        match node:
+            case ast.Constant(value=int() as value):
+                return "" if fits(value) else BEYOND
+            case ast.Constant(value=value):
+                axis = value is None and self.arrays  # a new one in an index
+                return "" if isinstance(value, (float, complex)) or axis else f"{value!r} is not a number"
+            case ast.Name(id=name):
+                return self.of_name(name)
+            case ast.Attribute(attr=name):
+                value = name in NUMPY_CONSTANTS or name in TYPES
+                return self.of_numpy(node) or ("" if value else f"np.{name} is a function: write np.{name}(...)")
+            case ast.Call():
+                return self.of_call(node)
+            case ast.Compare() if not all(isinstance(op, _COMPARE) for op in node.ops):
+                return _NAMES[ast.Compare]
+            case ast.Tuple() | ast.List() if len(node.elts) > MAX_ITEMS:
+                return f"a list may have {MAX_ITEMS} items"
+        allowed = isinstance(node, (*_OPERATIONS, *(ast.Subscript, ast.Slice) * self.arrays))
+        return "" if allowed else _NAMES.get(type(node), f"{type(node).__name__.lower()} is not allowed")
 
+    def of_name(self, name: str) -> str:
+        if name in self.known:
+            self.names.add(self.known[name])
+            return ""
+        if name in FUNCTIONS:
+            return f"{name} is a function: write {name}(...)"
+        if name == "np":
+            return "np stands alone: write np.NAME(...)" if self.arrays else _SCALARS
+        listed = ", ".join(known for known in self.known.values() if known not in UNLISTED) or "none"
+        return f"there is no '{name}' here, there is {listed}.{did_you_mean(name, self.known)}".rstrip(".")
+
+    def of_numpy(self, node: ast.Attribute) -> str:
+        """Return why a name is not one of `np.` that is on the list."""
+        name = node.attr
+        if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
+            repair = _METHODS.get(name, f"write np.{name if name in NUMPY else 'NAME'}(...)")
+            return f"'.{name}' is not allowed: {repair if self.arrays else _SCALARS}"
+        if not self.arrays or name in NUMPY or name in NUMPY_CONSTANTS or name in TYPES:
+            return "" if self.arrays else _SCALARS
+        hint = did_you_mean(name, [*sorted(NUMPY), *TYPES])
+        return f"np.{name} is not among the functions that expressions may use.{hint}".rstrip(".")
+
+    def of_call(self, node: ast.Call) -> str:
+        words = [keyword.arg or "**" for keyword in node.keywords]
+        unknown = next((word for word in words if word not in NUMPY_KEYWORDS), "")
+        listed = f"'{unknown}=' is not allowed: give {', '.join(sorted(NUMPY_KEYWORDS))}" if unknown else ""
+        match node.func:
+            case ast.Attribute(attr=name):
+                number = f"np.{name} is a number: leave the brackets out" if name in NUMPY_CONSTANTS else ""
+                return self.of_numpy(node.func) or number or listed
+            case ast.Name(id=name) if name in FUNCTIONS:
+                return f"{name}() takes no '{node.keywords[0].arg}='" if words else ""
+        called = node.func.id if isinstance(node.func, ast.Name) else "this"
+        return f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
+
+
+_FAILURES: dict[type[Exception], str] = {
+    ZeroDivisionError: "it divides by zero",
+    MemoryError: "it does not fit the memory",
+    RecursionError: "it is nested too deeply",
+}
 _OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Tuple, ast.List)
 _COMPARE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SCALARS = "only arithmetic over the scalars is possible here, with " + ", ".join(FUNCTIONS)

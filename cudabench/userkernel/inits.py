@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.floats import to_bfloat16
 from cudabench.source.brackets import closing, listed
 from cudabench.system.confined import host_memory
 from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import conform
-from cudabench.userkernel.vocabulary import ExpressionError
+from cudabench.userkernel.evaluation import ExpressionError
 
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
@@ -42,31 +42,28 @@ class Init:
             return self._computed(shape, dtype, where)
         if dtype == "bfloat16":
             return to_bfloat16(self.make(shape, "float32", rng, where))
-        kind = np.dtype(dtype)
+        kind, count = np.dtype(dtype), math.prod(shape)
         if kind.kind == "c" and self.word in ("random", "uniform", "normal"):
             both, half = np.empty(shape, kind), f"float{4 * kind.itemsize}"
             both.real, both.imag = self.make(shape, half, rng, where), self.make(shape, half, rng, where)
             return both
-        if self.word == "arange":
-            return np.arange(math.prod(shape)).astype(kind).reshape(shape)
-        if self.word == "linspace":
-            first, last = self.numbers
-            return np.linspace(first, last, math.prod(shape), dtype=kind).reshape(shape)
-        if self.word == "permutation":
-            return rng.permutation(math.prod(shape)).astype(kind).reshape(shape)
-        if self.word in ("uniform", "normal"):
-            return self._drawn(shape, kind, rng)
-        if self.word == "integers":
-            return _integers(self.numbers, shape, kind, rng)
-        if self.word == "random":
-            return _random(rng, shape, kind)
+        made: dict[str, Callable[[], np.ndarray]] = {
+            "arange": lambda: np.arange(count).astype(kind),
+            "linspace": lambda: np.linspace(self.numbers[0], self.numbers[1], count, dtype=kind),
+            "permutation": lambda: rng.permutation(count).astype(kind),
+            "uniform": lambda: self._drawn(count, kind, rng),
+            "normal": lambda: self._drawn(count, kind, rng),
+            "integers": lambda: _integers(self.numbers, shape, kind, rng),
+            "random": lambda: _random(rng, shape, kind),
+        }
+        if self.word in made:
+            return made[self.word]().reshape(shape)
         value = {"zeros": 0, "ones": 1}.get(self.word)
         with np.errstate(all="ignore"):
             return np.full(shape, self.numbers[0] if value is None else value, kind)
 
-    def _drawn(self, shape: tuple[int, ...], kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
-        made = np.empty(math.prod(shape), kind)
-        a, b = self.numbers
+    def _drawn(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+        made, (a, b) = np.empty(count, kind), self.numbers
         for start in range(0, made.size, CHUNK):
             part = made[start : start + CHUNK]
             with np.errstate(all="ignore"):
@@ -76,7 +73,7 @@ class Init:
                     share = rng.random(part.size)
                     part[:] = a * (1 - share) + b * share  # b - a need not be a number
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
-        return made.reshape(shape)
+        return made
 
     def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
         indices = {
@@ -109,11 +106,9 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any
 def _integers(
     bounds: tuple[Any, ...], shape: tuple[int, ...], kind: np.dtype[Any], rng: np.random.Generator
 ) -> np.ndarray:
-    if kind.kind in "iu":
-        low, high = bounds or (np.iinfo(kind).min, int(np.iinfo(kind).max) + 1)
-        return rng.integers(low, high, shape, dtype=kind.type)
-    low, high = bounds or (0, 2)
-    return rng.integers(low, high, shape).astype(kind)
+    whole = kind.kind in "iu"
+    low, high = bounds or ((np.iinfo(kind).min, int(np.iinfo(kind).max) + 1) if whole else (0, 2))
+    return rng.integers(low, high, shape, dtype=kind.type if whole else np.int64).astype(kind, copy=False)
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -126,11 +121,8 @@ def read(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Map
     if text in WORDS:
         init = Init(text)
     elif call and call[1] in CALLS and closing(text, text.index("(")) == len(text) - 1:
-        numbers = [
-            expressions.parse(part, where, scalars, label=f"{where}: '{part}'").evaluate(scalars)
-            for part in listed(call[2])
-        ]
-        wanted = CALLS[call[1]]
+        parts, wanted = listed(call[2]), CALLS[call[1]]
+        numbers = [expressions.parse(one, where, scalars, label=f"{where}: '{one}'").evaluate(scalars) for one in parts]
         if len(numbers) != len(wanted):
             raise UsageError(
                 f"{where}: {call[1]} takes {len(wanted)} number{'s' * (len(wanted) > 1)}, not {len(numbers)}: write "
@@ -162,36 +154,48 @@ def _check(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> None:
     """Refuse numbers that the type cannot hold."""
     whole = dtype.startswith(("int", "uint"))
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-math.inf, math.inf)
-    if init.word in ("uniform", "normal") and (whole or dtype == "bool"):
-        raise UsageError(f"{where}: {init.word} gives fractions, {dtype} holds none: write integers(a,b).")
-    rules: dict[str, tuple[Callable[..., bool], str]] = {
+    ranges: dict[str, tuple[Callable[..., bool], str]] = {
         "uniform": (lambda a, b: a < b and math.isfinite(a) and math.isfinite(b), "finite a below b"),
         "normal": (lambda m, s: s >= 0 and math.isfinite(m) and math.isfinite(s), "a finite mean and s of at least 0"),
         "linspace": (lambda a, b: math.isfinite(a) and math.isfinite(b) and low <= min(a, b) and max(a, b) <= high,
                      f"two numbers that {dtype} holds"),
     }  # fmt: skip
-    if init.word in rules and any(isinstance(one, complex) for one in init.numbers):
-        raise UsageError(f"{where}: {init.word} takes real numbers.")
-    if init.word in rules and not rules[init.word][0](*init.numbers):
-        shown = ",".join(f"{one:g}" for one in init.numbers)
-        raise UsageError(f"{where}: {init.word}({shown}) is not possible: it takes {rules[init.word][1]}.")
+    if init.word in ranges:
+        holds, wanted = ranges[init.word]
+        has_complex = any(isinstance(one, complex) for one in init.numbers)
+        refuse(
+            (
+                init.word != "linspace" and (whole or dtype == "bool"),
+                f"{where}: {init.word} gives fractions, {dtype} holds none: write integers(a,b).",
+            ),
+            (has_complex, f"{where}: {init.word} takes real numbers."),
+            (
+                not has_complex and not holds(*init.numbers),
+                f"{where}: {init.word}({','.join(f'{one:g}' for one in init.numbers)}) is not possible: it takes "
+                f"{wanted}.",
+            ),
+        )
     if init.word == "integers" and init.numbers:
         a, b = init.numbers
         if any((isinstance(one, float) and not one.is_integer()) or isinstance(one, complex) for one in (a, b)):
             raise UsageError(f"{where}: integers takes whole numbers.")
-        top = 2 if dtype == "bool" else high + 1
-        if not ((0 if dtype == "bool" else low) <= a < b <= top) or not -(1 << 63) <= a < b <= (1 << 64):
+        least, most = (0, 2) if dtype == "bool" else (low, high + 1)
+        if not max(least, -(1 << 63)) <= a < b <= min(most, 1 << 64):
             held = f"; {dtype} holds {low} to {high}" if whole else ""
             raise UsageError(f"{where}: integers({a},{b}) is not possible: it draws from a up to below b{held}.")
     if init.word == "full":
         (value,) = init.numbers
-        if isinstance(value, complex) and not dtype.startswith("complex"):
-            raise UsageError(f"{where}: {value} is complex, {dtype} is not.")
+        real = not isinstance(value, complex)
         fraction = isinstance(value, float) and not value.is_integer()
-        outside = not isinstance(value, complex) and not math.isnan(value) and not low <= value <= high
-        if (whole and (fraction or outside)) or (dtype == "bool" and value not in (0, 1)):
-            held = "0 and 1" if dtype == "bool" else f"whole numbers from {low} to {high}"
-            raise UsageError(f"{where}: {dtype} holds {held}, not {value}.")
+        outside = real and not math.isnan(value) and not low <= value <= high
+        held = "0 and 1" if dtype == "bool" else f"whole numbers from {low} to {high}"
+        refuse(
+            (not real and not dtype.startswith("complex"), f"{where}: {value} is complex, {dtype} is not."),
+            (
+                (whole and (fraction or outside)) or (dtype == "bool" and value not in (0, 1)),
+                f"{where}: {dtype} holds {held}, not {value}.",
+            ),
+        )
     if init.word == "permutation":
         last = math.prod(shape) - 1
         most = high if whole else _EXACT.get(dtype, 1 if dtype == "bool" else 1 << 24)

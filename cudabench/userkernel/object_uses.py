@@ -22,10 +22,10 @@ from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 STEPS = "the steps"  # in place of the name of one kernel
 _USE = re.compile(
-    r"\b(?:surf(?P<surface>1D|2D|3D)(?P<layers>Layered)?(?P<way>read|write)"
-    r"|tex(?P<texture>1D|2D|3D)(?P<layers_>Layered)?(?P<linear>fetch)?(?:gather|Lod|Grad)?)"
-    r"\s*(?:<\s*(?P<type>[\w:\s]+?)\s*>)?\s*\("
+    r"\b(?P<kind>surf(?=\w*(?:read|write))|tex)(?P<sides>[123])D(?P<layers>Layered)?"
+    r"(?P<way>read|write|fetch)?(?:gather|Lod|Grad)?\s*(?:<\s*(?P<type>[\w:\s]+?)\s*>)?\s*\("
 )
+_SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class Use:
     linear: tex1Dfetch. ctype: the C type of an element, "" where nothing says it. x: the first coordinate.
     """
 
-    kind: str
     sides: int
     layered: bool
     linear: bool
@@ -47,21 +46,20 @@ class Use:
 def uses(text: str, kind: str) -> list[Use]:
     """Return the reads and writes of textures, or of surfaces, in a text."""
     found = []
+    surface = kind == "surface"
     for match in _USE.finditer(text):
-        surface, ctype = match["surface"] is not None, match["type"] or ""
-        sides, layered = int((match["surface"] or match["texture"])[0]), bool(match["layers"] or match["layers_"])
-        passed, value = _passed(text, match.end()), ""
+        sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
+        passed, value = listed(text[match.end() : closing(text, match.end() - 1)]), ""
         least = 1 + (sides + layered) * surface
         # What is written, or what is read into.
         if passed and (
             match["way"] == "write" or passed[0].startswith("&") or (not ctype and (not surface or len(passed) > least))
         ):
             value, *passed = passed
-        if len(passed) < least or kind != ("surface" if surface else "texture"):
-            continue
-        x = passed[1] if surface else ""
-        ctype = ctype or (_ctype(value, x, text) if surface else "")
-        found.append(Use(kind, sides, layered, bool(match["linear"]), ctype, passed[0], x))
+        if len(passed) >= least and kind.startswith(match["kind"]):
+            x = passed[1] if surface else ""
+            ctype = ctype or (_ctype(value, x, text) if surface else "")
+            found.append(Use(sides, layered, match["way"] == "fetch", ctype, passed[0], x))
     return found
 
 
@@ -76,11 +74,9 @@ def wants_linear(name: str, text: str, file: str) -> bool:
 def _taken_by(name: str, text: str, file: str) -> str:
     """Return the function of a file that a kernel, whose text is given, hands an object on to; "" for none."""
     body = text.partition("{")[2]
-    for called in re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body):
-        start = re.search(rf"\b{called}\s*\([^;{{}}]*\)\s*\{{", file)
-        if start:
-            return file[start.start() : closing(file, start.end() - 1)]
-    return ""
+    called = re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body)
+    starts = (re.search(rf"\b{function}\s*\([^;{{}}]*\)\s*\{{", file) for function in called)
+    return next((file[start.start() : closing(file, start.end() - 1)] for start in starts if start), "")
 
 
 def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
@@ -90,26 +86,20 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
         return
     assert isinstance(made, (Texture, Surface))
     types = {**file.types, **template_arguments(kernel)}
-    wrong = _misuse(made, parameter.name, kernel.text, types)
-    if wrong:
-        raise UsageError(f"{where}: {wrong}.")
-
-
-def _misuse(made: Texture | Surface, name: str, text: str, types: Mapping[str, str]) -> str | None:
-    """Return why a kernel, whose text is given, cannot use a texture or surface as its parameter `name`, with the
-    repair; None where nothing shows."""
     kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
     has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
-    own = [one for one in uses(text, kind) if one.name == name]
+    own = [one for one in uses(kernel.text, kind) if one.name == parameter.name]
     alike = [one for one in own if (one.sides, one.layered) == has]
+    wrong = _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
         one = next(one for one in own if one not in alike)
-        wanted = _array(made.dtype, one.sides, one.layered, made.channels, start)
-        return (
+        wrong = (
             f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, and the kernel uses it as a {kind} of "
-            f"{_dimensions(one.sides, one.layered)}: write {kind}({wanted})"
+            f"{_dimensions(one.sides, one.layered)}: write "
+            f"{kind}({_array(made.dtype, one.sides, one.layered, made.channels, start)})"
         )
-    return _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
+    if wrong:
+        raise UsageError(f"{where}: {wrong}.")
 
 
 def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
@@ -117,22 +107,17 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for one in own:
-        found = _texel(one.ctype, types) if one.ctype else None
-        if found is None:
+        if not one.ctype or (found := _texel(one.ctype, types)) is None:
             continue
-        size = np.dtype(found[0]).itemsize * found[1]
+        size, steps = np.dtype(found[0]).itemsize * found[1], _steps(one.x, types)
         # A GPU takes an element of any size, such as one channel; who steps by it takes it for the texel.
-        steps = _steps(one.x, types)
         if size == have or size not in steps or have in steps:
             return None
-        wrong.append((one.ctype, size, found))
-    if not wrong:
-        return None
-    ctype, size, (dtype, channels) = wrong[0]
-    return (
-        f"a texel has {have} byte{'s' * (have > 1)}, and the kernel uses {ctype} of {size} at every {size}th byte: "
-        f"write surface({_written(dtype, '...', channels, 'zeros')})"
-    )
+        wrong.append(
+            f"a texel has {have} byte{'s' * (have > 1)}, and the kernel uses {one.ctype} of {size} at every {size}th "
+            f"byte: write surface({_written(found[0], '...', found[1], 'zeros')})"
+        )
+    return wrong[0] if wrong else None
 
 
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
@@ -142,8 +127,7 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
         if texture.linear and not one.linear:
             return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
         ctype = types.get(one.ctype, one.ctype)  # what a parameter of a template stands for
-        found = _element(ctype, types)
-        if found is None:
+        if (found := _element(ctype, types)) is None:
             continue
         dtype, channels = found
         if channels in (2, 4) and channels > texture.channels:
@@ -240,21 +224,18 @@ def _dimensions(sides: int, layered: bool) -> str:
 def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
     found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
-    for ctype in re.findall(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", place):
-        known = _texel(ctype, types)
-        found |= {np.dtype(known[0]).itemsize * known[1]} if known else set()
-    return found
+    texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
+    return found | {np.dtype(one[0]).itemsize * one[1] for one in texels if one}
 
 
 def _ctype(value: str, x: str, text: str) -> str:
     """Return the type of a value that is written or read into, "" where the text does not tell."""
     made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value)
-    name = re.match(r"&?\s*(\w+)\s*$", value)
     if made:
         return made[1]
-    declared = _declared(name[1], text) if name else ""
-    sized = re.search(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", x)
-    return declared or (sized[1] if sized else "")
+    name = re.match(r"&?\s*(\w+)\s*$", value)
+    sized = _SIZEOF.findall(x)
+    return (name and _declared(name[1], text)) or (sized[0] if sized else "")
 
 
 def _declared(name: str, text: str) -> str:
@@ -262,8 +243,3 @@ def _declared(name: str, text: str) -> str:
     found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
     found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
     return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""
-
-
-def _passed(text: str, start: int) -> list[str]:
-    """Return what a call passes whose bracket opens before `start`."""
-    return listed(text[start : closing(text, start - 1)])

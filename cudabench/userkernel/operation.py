@@ -20,8 +20,7 @@ from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
-from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
-from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
@@ -44,8 +43,8 @@ def operation_of(problem: UserProblem) -> Operation:
     uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # NumPy has threads nowhere else
     return Operation(
         name="run",
-        summary=problem.file,
-        source=problem.file,
+        summary=problem.request.file,
+        source=problem.request.file,
         dimensions=(),
         default_size=(),
         block_dimensions=3,
@@ -68,9 +67,9 @@ def operation_of(problem: UserProblem) -> Operation:
         ),
         tolerance=lambda _: _tolerance(problem),
         bytes=lambda _: problem.bytes,
-        bytes_formula=problem.bytes_formula,
+        bytes_formula=problem.request.bytes or "",
         flops=(lambda _: problem.flops) if problem.flops else None,
-        flops_formula=problem.flops_formula,
+        flops_formula=problem.request.flops or "",
         saves=tuple(name for name, _ in problem.save),
         save=(lambda _, outputs: _save(problem, outputs)) if problem.save else None,
         smaller="smaller arrays",
@@ -153,7 +152,7 @@ def _values(
 ) -> dict[str, Any]:
     """Return what the names of an expression mean; `wide` has floats in double precision."""
     meant = dict(problem.numbers)
-    for name, held in contents(problem.constants, problem.seed).items() if problem.constants else ():
+    for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
         meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
@@ -174,14 +173,14 @@ def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
     each: dict[str, Tolerance] = {}
     for one in problem.expectations:
-        own = plain_tolerance(problem, problem.array(one.name).dtype)
-        kind = fields_of(one)
+        array, kind = problem.array(one.name), fields_of(one)
+        own, parts = plain_tolerance(problem, array.dtype), None
         if one.function:
             functions = [other for other in problem.expectations if other.name == one.name]
-            own = replace(own, parts=_functions(problem, functions, own))
-        elif kind is not None and problem.array(one.name).storage == "uint8":
-            own = replace(own, parts=_records(problem, one, kind))
-        each[one.name] = own
+            parts = _functions(problem, functions, own)
+        elif kind is not None and array.storage == "uint8":
+            parts = _records(problem, one, kind)
+        each[one.name] = replace(own, parts=parts)
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
@@ -189,9 +188,9 @@ def _tolerance(problem: UserProblem) -> Tolerance:
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
     """Return the tolerance of numbers of a type: what was given, else the type's own."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
-    rtol = rtol if problem.rtol is None else problem.rtol
-    atol = atol if problem.atol is None else problem.atol
-    given = problem.rtol is not None or problem.atol is not None
+    rtol = rtol if problem.request.rtol is None else problem.request.rtol
+    atol = atol if problem.request.atol is None else problem.request.atol
+    given = problem.request.rtol is not None or problem.request.atol is not None
     return Tolerance(rtol, atol, "as given" if given else f"the default for {dtype}", bfloat16=dtype == "bfloat16")
 
 
@@ -202,12 +201,10 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
     """Give the expectations as NumPy calls on the arrays' own types; all that is not NumPy is done before."""
     works = []
-    for one in problem.expectations:
-        if one.path is None:
-            expression = problem.parsed(one)
-            values = _values(problem, inputs, expression.names, wide=False)
-            expression.evaluate(values, limit=host_memory())  # refuses what would be too large
-            works.append(expression.compiled(values))
+    for expression in (problem.parsed(one) for one in problem.expectations if one.path is None):
+        values = _values(problem, inputs, expression.names, wide=False)
+        expression.evaluate(values, limit=host_memory())  # refuses what would be too large
+        works.append(expression.compiled(values))
 
     def all_of_them() -> None:
         for work in works:
@@ -225,5 +222,4 @@ def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: 
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of --save as `.npy` files, each whole or not at all."""
     for name, path in problem.save:
-        put = partial(np.save, arr=outputs[name], allow_pickle=False)
-        write_with(Path(path), put, f"--save {name}={path}")
+        write_with(Path(path), partial(np.save, arr=outputs[name], allow_pickle=False), f"--save {name}={path}")

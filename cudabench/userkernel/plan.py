@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from cudabench.errors import CudabenchError, UsageError
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, refuse
 from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
 from cudabench.records.planned import Case, Problem
-from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.choose_kernel import find_kernel, types_listed
+from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile
-from cudabench.source.words import words_of
-from cudabench.userkernel import arguments, constants, passed, steps, values
-from cudabench.userkernel.arguments import NoLine
+from cudabench.source.words import without_remarks
+from cudabench.userkernel import arguments, constants, pointers, steps, values
+from cudabench.userkernel.arguments import NoLine, offered
 from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
-from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.request import UserRequest, name_of
 from cudabench.userkernel.suggestion import Example, file_of, with_headers_nearby
 from cudabench.userkernel.values import Array, Record, Scalar
 
@@ -78,12 +80,14 @@ class _Builder:
     def in_steps(self) -> list[Case]:
         """Return one case of several launches."""
         request = self.request
-        for option in ("grid", "block", "shared", "cluster"):
-            given = getattr(request, option)
-            if given is not None:
-                raise UsageError(f"--{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
-        if len(request.kernels) > 1:
-            raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+        given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
+        refuse(
+            *(
+                (text is not None, f"--{name} {text} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+                for name, text in given.items()
+            ),
+            *((True, f"--kernel {name} beside --step: the steps name their kernels.") for name in request.kernels[1:]),
+        )
 
         def kernel(name: str) -> Kernel:
             ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
@@ -115,8 +119,14 @@ class _Builder:
         given = {one.name: one.argument for one in self.arguments}
         cases = []
         for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
-            launch = _launch(own, kernel, {**self.numbers, **_known(own)}, example)
-            launch = replace(launch, arguments=tuple(given[one] for one in order))
+            if own.grid is None or own.block is None:
+                lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
+                line = arguments.offered("write", example)
+                raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
+            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[one] for one in order)
+            launch = launch_of(
+                kernel.expression, own.grid, own.block, numbers, shared=own.shared, cluster=own.cluster, passed=passed
+            )
             cases.append(replace(self.case(name, (launch,), own, [kernel]), named=outright))
         return cases
 
@@ -124,13 +134,13 @@ class _Builder:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request = self.request
         found = arguments.read(request.arguments, first, _known(request), example, self.file)
-        self.arguments, orders = passed.for_each_kernel(found, first, kernels, self.file)
-        scalars = [one for one in self.arguments if isinstance(one, Scalar)]
-        self.size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in scalars}
+        self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
+        scalars = {one.name: one.value for one in self.arguments if isinstance(one, Scalar)}
+        self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (one.numbers for one in self.arguments if isinstance(one, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
         self.fixed = constants.read(request.constants, self.file, self.numbers)
-        self.problem = problem_of(request, self.file, self.arguments, self.numbers, self.fixed)
+        self.problem = problem_of(request, self.arguments, self.numbers, self.fixed)
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
@@ -157,7 +167,11 @@ class _Builder:
 
 def problem(request: UserRequest) -> UserProblem:
     """Return the problem of a request for one kernel. Raises as `build` does."""
-    return cast(UserProblem, cast("partial[Any]", build([request]).make).args[0])
+    return _problem_in(build([request]))
+
+
+def _problem_in(series: Series) -> UserProblem:
+    return cast(UserProblem, cast("partial[Any]", series.make).args[0])
 
 
 # Two kernels on one set of arguments ----------------------------------------------------------------------------------
@@ -174,7 +188,7 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
         if len(side.cases) != 1:
             names = ", ".join(case.kernel for case in side.cases)
             raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
-    first, second = (cast("partial[Any]", side.make).args[0] for side in sides)
+    first, second = map(_problem_in, sides)
     _check_same(first, second)
     others = {one.name: one for one in second.arguments}
     merged = tuple(
@@ -202,9 +216,13 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
                 f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
                 f"{_told(other)}; measure them one by one with 'cudabench run'."
             )
-    for option, before, after in (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops)):
-        if before != after:
-            raise UsageError(f"{option} gives {before} for the old side and {after} for the new one: it must be one.")
+    costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
+    refuse(
+        *(
+            (old != new, f"{option} gives {old} for the old side and {new} for the new one: it must be one.")
+            for option, old, new in costs
+        )
+    )
 
 
 def _told(argument: Any) -> str:
@@ -215,15 +233,6 @@ def _told(argument: Any) -> str:
 
 
 # What the options say -------------------------------------------------------------------------------------------------
-
-
-def _launch(request: UserRequest, kernel: Kernel, numbers: Mapping[str, Any], example: object) -> Launch:
-    """Return the launch that grid, block, dynamic shared bytes and, where it is said, a cluster make."""
-    if request.grid is None or request.block is None:
-        lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
-        raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
-    shared, cluster = request.shared, request.cluster
-    return launch_of(kernel.expression, request.grid, request.block, numbers, shared=shared, cluster=cluster)
 
 
 def _known(request: UserRequest) -> dict[str, int | float]:
@@ -248,18 +257,7 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
     if not request.kernels:
-        try:
-            kernel = find_kernel(file)
-        except UsageError as error:
-            said = str(error)
-            if not file.kernels:
-                nearby = with_headers_nearby(request)
-                if nearby is None or not nearby[1].kernels:
-                    raise
-                request, file = nearby
-                said = f"{request.file} has no kernel but those of headers, which -I finds"
-            easy = (k for k in file.kernels if _easy(k, file))
-            raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+        kernel = _only(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
@@ -268,34 +266,43 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             kernel = _found(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
-        found = [
-            kernel
-            for kernel in file.kernels
-            if not kernel.template_parameters and (not glob or fnmatchcase(kernel.qualified_name, name))
-        ]
+        plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
+        found = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
         if not found:
             listed = ", ".join(kernel.qualified_name for kernel in file.kernels) or "no __global__ function"
             raise UsageError(
                 f"No kernel of {file.path} matches '{name}'; it has {listed}; templates are named by instance."
             )
         for kernel in found:
-            types = ", ".join(parameter.ctype for parameter in kernel.parameters)
-            own = find_kernel(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
+            own = find_kernel(file, kernel.qualified_name + types_listed(kernel.parameters) * kernel.overloaded)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
 
 
+def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
+    """Return the only kernel of a file. Raises UsageError where there are others, with a line for one of them."""
+    try:
+        return find_kernel(file)
+    except UsageError as error:
+        said = str(error)
+        if not file.kernels:
+            nearby = with_headers_nearby(request)
+            if nearby is None or not nearby[1].kernels:
+                raise
+            request, file = nearby
+            said = f"{request.file} has no kernel but those of headers, which -I finds"
+        easy = (kernel for kernel in file.kernels if _easy(kernel, file))
+        raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+
+
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can launch a kernel."""
-    words = words_of(kernel.text)
-    if any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words))):
-        return False  # it may launch kernels itself, which is refused
     try:
         check_no_reference(file, kernel)
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return True
+    return "<<<" not in without_remarks(kernel.text)  # one that launches kernels itself is refused
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
@@ -335,3 +342,92 @@ def _with_line(said: str, example: str | NoLine) -> str:
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
     return f"{said}{named}; {arguments.led('as in', example)}"
+
+
+# Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Every:
+    """Requests of one kernel each, and the kernels of their files that none of them is of, as 'FILE: NAME'."""
+
+    requests: tuple[UserRequest, ...]
+    left_out: tuple[str, ...]
+
+
+def every(requests: Sequence[UserRequest], command: str) -> Every:
+    """Return a request for each kernel that the given ones mean; one that names no kernel means all of its file.
+
+    Of several kernels each takes those of --arg and --expect that are called like its parameters. Raises UsageError
+    where a file has none, for templates that no name instantiates, and for an option that no kernel takes.
+    `command` is what errors suggest a line of.
+    """
+    picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
+    found = [
+        replace(_of(request, kernel) if len(picked) > 1 else request, kernels=(name,))
+        for request, kernel, name in picked
+    ]
+    _check_taken(requests, found, [kernel for _, kernel, _ in picked])
+    taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
+    left_out = [
+        f"{path}: {kernel.qualified_name}"
+        for path in dict.fromkeys(request.file for request, _, _ in picked)
+        for kernel in read_file(path).kernels
+        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
+    ]
+    return Every(tuple(found), tuple(left_out))
+
+
+def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
+    """Return the kernels that a request means, each with the name that means it alone."""
+    whole = file_of(request)
+    own = tuple(kernel for kernel in whole.kernels if not kernel.file)
+    file = replace(whole, kernels=own) if own else whole  # what headers bring is theirs, unless there is nothing else
+    if not request.kernels:
+        templates = [kernel for kernel in file.kernels if kernel.template_parameters]
+        if templates:
+            line = Example(request, whole, templates[0], command)
+            names = ", ".join(kernel.qualified_name for kernel in templates)
+            verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
+            raise UsageError(
+                f"{request.file}: {names} {verb} only as an instance: name all kernels, {offered('as in', line)}"
+            )
+        request = replace(request, kernels=("all",))
+    try:
+        found = select(file, request)
+    except UsageError:
+        with contextlib.suppress(UsageError):
+            return [(kernel, name) for kernel, name, _ in select(whole, request)]
+        raise
+    return [(kernel, name) for kernel, name, _ in found]
+
+
+def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
+    """Return a request with the arguments that a kernel takes, in its order; all where its parameters have no names.
+
+    Numbers that are other kernels' arguments are still names for shapes and grids.
+    """
+    order = [parameter.name for parameter in kernel.parameters]
+    if not all(order):
+        return request
+    given = {name_of(text): text for text in request.arguments}
+    return replace(
+        request,
+        arguments=tuple(given[name] for name in order if name in given),
+        expect=tuple(text for text in request.expect if name_of(text) in order),
+        save=tuple(text for text in request.save if name_of(text) in order),
+        numbers=numeric(request.given()),
+    )
+
+
+def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+    """Raise UsageError for an --arg or --expect that no kernel takes."""
+    names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
+    for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
+        taken = {text for request in found for text in getattr(request, kind)}
+        left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
+        if left is not None:
+            raise UsageError(
+                f"{option} {left}: no kernel has a parameter of this name; there are {', '.join(names)}."
+                f"{did_you_mean(name_of(left), names)}"
+            )

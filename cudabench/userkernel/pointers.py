@@ -1,17 +1,21 @@
-"""Which arrays a pointer of a kernel's signature takes, also one to pointers to rows, `float **a`."""
+"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and which
+argument that was made for another parameter: of a kernel that is compared, or of a step."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from cudabench.errors import UsageError
-from cudabench.records.launch import Rows
-from cudabench.source.records import Kernel, Parameter
+from cudabench.errors import UsageError, refuse
+from cudabench.records.launch import Rows, Surface, TensorMap, Texture
+from cudabench.source.records import Kernel, Parameter, SourceFile
+from cudabench.userkernel import textures
 from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.values import Array
+from cudabench.userkernel.object_uses import check_uses
+from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
 _BITS = {
@@ -50,20 +54,20 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
         return
     dtype, count = pointee
     fits = {dtype, *_SAME_BITS.get(dtype, ())}
-    if (dtype, count) in (
-        ("float32", 2),
-        ("float64", 2),
-    ) and array.dtype == f"complex{128 if dtype[-2:] == '64' else 64}":
+    pairs = {("float32", 2): "complex64", ("float64", 2): "complex128"}
+    if array.dtype == pairs.get(pointee):
         return
-    if array.dtype not in fits:
-        raise UsageError(
-            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}."
-        )
-    if math.prod(array.shape) % count:
-        raise UsageError(
+    refuse(
+        (
+            array.dtype not in fits,
+            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}.",
+        ),
+        (
+            math.prod(array.shape) % count,
             f"{where}: {math.prod(array.shape)} elements of {array.dtype} make no whole number of {parameter.type}, "
-            f"which holds {count}: use a multiple of {count}."
-        )
+            f"which holds {count}: use a multiple of {count}.",
+        ),
+    )
 
 
 def _pointee(parameter: Parameter) -> tuple[str, int] | None:
@@ -97,3 +101,64 @@ def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> A
         )
     pitch = math.prod(array.shape[1:]) * np.dtype(array.storage).itemsize
     return replace(array, view=Rows(array.name, array.shape[0], pitch))
+
+
+# Arguments that were made for another parameter ----------------------------------------------------------------------
+
+
+def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
+    """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
+    made, kind = argument.argument, type(argument.argument).__name__.lower()
+    wrong = ""
+    if isinstance(made, TensorMap):
+        wrong = "not a tensor map" if parameter.pointer != made.pointer or parameter.type != textures.MAP_TYPE else ""
+    elif isinstance(made, (Texture, Surface)):
+        misfit = textures.misfit(kind, parameter)
+        wrong = f"not a {kind}, but {misfit}" if misfit else ""
+    elif parameter.type in textures.OBJECTS and not parameter.pointer:
+        wrong = textures.OBJECTS[parameter.type]
+    elif parameter.pointer != isinstance(argument, (Array, Null)):
+        wrong = "a pointer: give it an array" if parameter.pointer else "not a pointer"
+    if wrong:
+        raise UsageError(f"{where}: '{parameter}' is {wrong}.")
+    if isinstance(made, (Texture, Surface)):
+        check_uses(made, parameter, kernel, file, where)
+    elif isinstance(argument, Array) and not isinstance(made, TensorMap):
+        if isinstance(made, Rows) != of_pointers(parameter):
+            raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
+        own = replace(row_of(parameter), const=False) if isinstance(made, Rows) else parameter
+        check_fit(argument, own, kernel, where)
+
+
+def for_each_kernel(
+    arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], file: SourceFile
+) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
+    """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
+
+    `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
+    any other by position. An array is const where all kernels call it so. Raises UsageError for a
+    kernel that the arguments do not fit.
+    """
+    by_name = {argument.name: argument for argument in arguments}
+    orders = []
+    for kernel in kernels:
+        names = [parameter.name for parameter in kernel.parameters]
+        order = tuple(names) if set(names) == set(by_name) and kernel is not first else tuple(by_name)
+        orders.append(order)
+        if kernel is first:
+            continue
+        if len(names) != len(order):
+            raise UsageError(
+                f"{kernel.signature} takes {len(names)} arguments and {first.signature} {len(order)}: kernels that are "
+                "compared share one set of arguments; run it by itself."
+            )
+        for name, parameter in zip(order, kernel.parameters, strict=True):
+            argument = by_name[name]
+            where = f"{kernel.signature} cannot take {name} of {first.signature}; run it by itself"
+            check_takes(argument, parameter, kernel, file, where)
+            if isinstance(argument, Scalar):
+                if parameter.number not in (None, argument.dtype):
+                    raise UsageError(f"{where}: it takes {parameter.number}, not {argument.dtype}.")
+            elif isinstance(argument, Array) and argument.view is None and argument.const and not parameter.const:
+                by_name[name] = replace(argument, const=False)
+    return tuple(by_name.values()), orders

@@ -3,43 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan.limits import check_block, check_cluster, check_grid, check_shared
 from cudabench.records.launch import Dim, Launch
-from cudabench.source.records import SourceFile
 from cudabench.system.outputs import check_target
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.conforming import conform
-from cudabench.userkernel.expected import Expectation, loaded, sides
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.values import Argument, Array, arrays_of
+from cudabench.userkernel.values import Argument, Array, arrays_of, load, numbers_of
+
+# Expectations: --expect NAME=... -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What an array must hold after the launch: an expression, or the content of a file."""
+
+    name: str
+    text: str
+    path: str | None = None
+    # The expression that stands on the left, where that is not an array itself: np.sum(y).
+    function: str = ""
+
+    @property
+    def option(self) -> str:
+        """How errors call it."""
+        return f"--expect '{self.function or self.name}={self.text}'"
+
+
+def sides(text: str) -> tuple[str, str]:
+    """Return the two sides of an expectation: the '=' stands outside all brackets and is not part of a comparison."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "=" and depth == 0 and text[at + 1 : at + 2] != "=" and text[at - 1 : at] not in tuple("=<>!"):
+            return text[:at].strip(), text[at + 1 :].strip()
+    body = re.sub(r"^\s*lambda\b[^:]*:\s*", "", text)
+    if body != text:
+        raise UsageError(
+            f"--expect '{text}' is a function, and takes an expression of the arguments by their names: write --expect "
+            f"'NAME={body}', where NAME is the array that the kernel writes."
+        )
+    raise UsageError(f"--expect '{text}' is not NAME=VALUE: write --expect 'y=a*x+y0' or y=@FILE.npy.")
+
+
+def loaded(expectation: Expectation) -> np.ndarray:
+    """Return the content of an expectation's file, records as their bytes."""
+    assert expectation.path is not None
+    return numbers_of(load(expectation.path, expectation.option))
+
+
+def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
+    """Return the type of the records that an expectation's file holds; None for plain numbers."""
+    if expectation.path is None:
+        return None
+    kind = load(expectation.path, expectation.option).dtype
+    return kind if kind.names else None
+
+
+def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the plain fields of an array of records, by name: p.a, p.inner.b. What pads them is left out."""
+    if not array.dtype.names:
+        yield path, np.ascontiguousarray(array)
+        return
+    for name in array.dtype.names:
+        yield from leaves(array[name], f"{path}.{name}")
+
+
+# The problem ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class UserProblem:
     """Everything about a problem that its operation is made of; plain data."""
 
-    file: str
+    request: UserRequest
     arguments: tuple[Argument, ...]
     numbers: Mapping[str, Any]
     expectations: tuple[Expectation, ...]
     bytes: int
-    bytes_formula: str
     flops: int
-    flops_formula: str
-    rtol: float | None
-    atol: float | None
     save: tuple[tuple[str, str], ...]
     constants: tuple[Array, ...] = ()
-    seed: int = 0
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -79,7 +132,6 @@ class UserProblem:
 
 def problem_of(
     request: UserRequest,
-    file: SourceFile,
     read: Sequence[Argument],
     numbers: Mapping[str, Any],
     constants: Sequence[Array] = (),
@@ -92,42 +144,26 @@ def problem_of(
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
             raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
-    expectations = []
-    for text in request.expect:
-        left, value = sides(text)
-        if not re.search(r"\W", left) or not left:
-            name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
-            expectations.append(Expectation(name, value, value[1:] if value.startswith("@") else None))
-        else:
-            expectations.append(_of_function(left, value, read, numbers))
+    expectations = [_expectation(text, read, numbers) for text in request.expect]
     saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
+    nbytes, flops = number(request.bytes, "--bytes", numbers), number(request.flops, "--flops", numbers)
     problem = UserProblem(
-        file=file.path,
-        arguments=tuple(read),
-        numbers=dict(numbers),
-        expectations=tuple(expectations),
-        bytes=number(request.bytes, "--bytes", numbers),
-        bytes_formula=request.bytes or "",
-        flops=number(request.flops, "--flops", numbers),
-        flops_formula=request.flops or "",
-        rtol=request.rtol,
-        atol=request.atol,
-        save=saves,
-        constants=tuple(constants),
-        seed=request.seed,
+        request, tuple(read), dict(numbers), tuple(expectations), nbytes, flops, saves, tuple(constants)
     )
     for at, expectation in enumerate(expectations):
-        before = [other for other in expectations[:at] if other.name == expectation.name]
-        if any(not other.function or other.function == expectation.function for other in before) or (
-            before and not expectation.function
-        ):
-            raise UsageError(f"{expectation.option}: {expectation.name} is expected twice: keep one.")
+        before = [other.function for other in expectations[:at] if other.name == expectation.name]
         array = _known_array(expectation.name, problem, expectation.option)
-        if array.const:
-            raise UsageError(
+        refuse(
+            (
+                (before and not (expectation.function and all(before))) or expectation.function in before,
+                f"{expectation.option}: {expectation.name} is expected twice: keep one.",
+            ),
+            (
+                array.const,
                 f"{expectation.option}: {array.name} is const in the signature, so the kernel cannot write it; it is "
-                "checked to be unchanged anyhow."
-            )
+                "checked to be unchanged anyhow.",
+            ),
+        )
         _check_expectation(expectation, array, problem)
     for name, path in saves:
         _known_array(name, problem, f"--save {name}={path}")
@@ -135,18 +171,26 @@ def problem_of(
     return problem
 
 
-def _of_function(left: str, right: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
-    """Return an expectation on a function of an output, such as np.sum(y)=1."""
+def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
+    """Return what a text of --expect says of an array, or of a function of an output, such as np.sum(y)=1."""
+    left, right = sides(text)
+    if not re.search(r"\W", left) or not left:
+        name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
+        return Expectation(name, value, value[1:] if value.startswith("@") else None)
     option = f"--expect '{left}={right}'"
     arrays = [one.name for one in arrays_of(read)]
     named = expressions.parse(left, "--expect", [*numbers, *arrays], arrays=True, label=option).names & set(arrays)
-    if len(named) != 1:
-        raise UsageError(
+    refuse(
+        (
+            len(named) != 1,
             f"{option}: what stands on the left is an array or a function of one, such as "
-            f"np.sum({(arrays or ['y'])[-1]})."
-        )
-    if not right or right.startswith("@"):
-        raise UsageError(f"{option}: a function is compared with an expression, a file with the whole array.")
+            f"np.sum({(arrays or ['y'])[-1]}).",
+        ),
+        (
+            not right or right.startswith("@"),
+            f"{option}: a function is compared with an expression, a file with the whole array.",
+        ),
+    )
     return Expectation(next(iter(named)), right, function=left)
 
 
@@ -167,21 +211,22 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
         return
     if expectation.function:
         problem.function(expectation)
-    names = problem.parsed(expectation).names
-    expected = {one.name for one in problem.expectations}
-    for name in sorted(names):
-        written = next((one for one in problem.arrays if name == one.name and one.name in expected), None)
-        if written is not None:
-            raise UsageError(
+    expected = {one.name for one in problem.expectations} & {one.name for one in problem.arrays}
+    empty = {
+        name: one.name for one in problem.arrays if one.init == "empty" for name in (one.name, problem.before(one.name))
+    }
+    for name in sorted(problem.parsed(expectation).names):
+        refuse(
+            (
+                name in expected,
                 f"{expectation.option}: {name} is what the kernel writes; write {problem.before(name)} for its values "
-                "before the launch."
-            )
-        empty = next(
-            (one for one in problem.arrays if one.init == "empty" and name in (one.name, problem.before(one.name))),
-            None,
+                "before the launch.",
+            ),
+            (
+                name in empty,
+                f"{expectation.option}: {empty.get(name)} starts empty, so it has no values before the launch.",
+            ),
         )
-        if empty is not None:
-            raise UsageError(f"{expectation.option}: {empty.name} starts empty, so it has no values before the launch.")
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------
@@ -218,8 +263,9 @@ def launch_of(
     shared: str | None,
     cluster: str | None = None,
     option: str = "",
+    passed: tuple[Any, ...] = (),
 ) -> Launch:
-    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make, without arguments.
+    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make.
 
     `option` is what says them in place of --grid and the like. Raises UsageError for what no device launches.
     """
@@ -231,7 +277,7 @@ def launch_of(
     check_shared(nbytes, f"{option or '--shared'} {shared} asks for", "ask for less")
     if cluster is not None:
         check_cluster(made["cluster"], made["grid"])
-    return Launch(function, made["grid"], made["block"], (), nbytes, cluster=made.get("cluster"))
+    return Launch(function, made["grid"], made["block"], passed, nbytes, cluster=made.get("cluster"))
 
 
 def main_dtype(problem: UserProblem) -> str:

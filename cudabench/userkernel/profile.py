@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file, refuse
 from cudabench.system.reading import open_bytes
+from cudabench.userkernel.request import name_of
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
 MOST_BYTES = 4 << 20  # of a profile
@@ -62,10 +63,8 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     result = dict(below)
     for key, value in above.items():
         if key in LISTS and key in below and key != "step":
-            names: dict[str, str] = {}
-            for text in (*below[key], *value):
-                names[text if key == "include" else text.partition("=")[0].strip()] = text
-            result[key] = tuple(names.values())
+            texts = (*below[key], *value)
+            result[key] = tuple({text if key == "include" else name_of(text): text for text in texts}.values())
         else:
             result[key] = value
     return result
@@ -105,34 +104,34 @@ def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool
         raise UsageError(
             f"{where} is not an option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}."
         )
-    folder = Path(path).parent
+    folder, one, flag = Path(path).parent, isinstance(value, str), isinstance(value, bool)
     if key in LISTS:
         texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value
-        if isinstance(texts, str):
-            texts = [texts]
         if not isinstance(texts, Sequence):
             raise UsageError(f'{where} is {_shown(value)}: write a list of texts, as in arg = ["n=4096"].')
-        return tuple(_beside(folder, key, _text(text, where), where) for text in texts)
+        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if one else texts))
     if key in DIMENSIONS and isinstance(value, list):
         return ",".join(_text(item, where) for item in value)
-    if known[key] != isinstance(value, bool):
-        wanted = "true or false" if known[key] else "text or a number"
-        raise UsageError(f"{where} is {_shown(value)}: write {wanted}.")
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, (dict, list)):
-        raise UsageError(f"{where} is {_shown(value)}: write one value.")
-    text = _text(value, where)
+    wanted = "true or false" if known[key] else "text or a number"
+    refuse(
+        (known[key] != flag, f"{where} is {_shown(value)}: write {wanted}."),
+        (isinstance(value, (dict, list)), f"{where} is {_shown(value)}: write one value."),
+    )
+    text = value if flag else _text(value, where)
     if key in OUTPUTS and text != "-":
         _inside(folder, text, where, f"--{key} {text}")
     return str(folder / text) if key in ("file", *OUTPUTS) and text != "-" else text
 
 
 def _text(value: Any, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UsageError(f"{where} holds {_shown(value)}, neither text nor number.")
-    if isinstance(value, int) and abs(value) >> 64:
-        raise UsageError(f"{where} holds a number of {value.bit_length()} bits; 64 are the most.")
+    large = isinstance(value, int) and abs(value) >> 64
+    refuse(
+        (
+            isinstance(value, bool) or not isinstance(value, (str, int, float)),
+            f"{where} holds {_shown(value)}, neither text nor number.",
+        ),
+        (large, f"{where} holds a number of {large and value.bit_length()} bits; 64 are the most."),
+    )
     return str(value)
 
 
@@ -162,7 +161,5 @@ def _beside(folder: Path, key: str, text: str, where: str) -> str:
         return f"{name}={folder / file}"
     if key == "include":
         return str(folder / text)
-    match = re.fullmatch(r"(\s*\w+\s*=\s*)(@?)(.+)", text, re.S)
-    if match and match[2]:
-        return f"{match[1]}{match[2]}{folder / match[3].strip()}"
-    return text
+    match = re.fullmatch(r"(\s*\w+\s*=\s*@)(.+)", text, re.S)
+    return f"{match[1]}{folder / match[2].strip()}" if match else text

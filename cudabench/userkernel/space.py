@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, combinations, values_of, zipped
+from cudabench.plan.space import (
+    MOST_COMBINATIONS,
+    Axis,
+    Point,
+    Values,
+    axis,
+    blocks,
+    combinations,
+    sizes,
+    values_of,
+    zipped,
+)
 from cudabench.plan.space import count as count_of
 from cudabench.source.brackets import split
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import named
 from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
-from cudabench.userkernel.sizes import sized
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # What is substituted in: the texts of a request, and those that a number may be named in.
 LISTS = ("arguments", "expect", "constants")
@@ -34,9 +45,7 @@ class Space:
     axes: tuple[Axis, ...]
     groups: list[tuple[Axis, ...]]
     where: str | None = None
-
-    def __post_init__(self) -> None:
-        self._series: dict[str, Series] = {}
+    _series: dict[str, Series] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -50,14 +59,12 @@ class Space:
                 f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are looked at: take fewer "
                 "values, or let values go together with --zip."
             )
-        for values in combinations(self.groups):
-            if self.admits(values):
-                yield values
+        yield from filter(self.admits, combinations(self.groups))
 
     def admits(self, values: Values) -> bool:
         """Tell whether --where allows a combination, and its block is one that a device launches."""
-        if too_large(values):
-            return False
+        if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
+            return False  # ranges of a block make such pairs, which are no points of the sweep
         if not self.where:
             return True
         request = self.at(values)
@@ -85,11 +92,8 @@ class Space:
         sides = zip(BLOCK_NAMES, (block or "").split(","), strict=False)
         fixed = {name: text.strip() for name, text in sides if text.strip().isdecimal() and name not in taken}
         request = replace(self.request.with_values(of("argument")), block=block)
-        changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
-        changed |= {name: tuple(map(put, getattr(request, name))) for name in LISTS}
         return replace(
-            request,
-            **changed,
+            _rewritten(request, put, put, LISTS),
             kernels=tuple(map(put, of("kernel").values() or request.kernels)),
             defines={name: put(values.get(name, text)) for name, text in request.defines.items()},
             numbers={**request.numbers, **plan.numeric({**fixed, **texts, **blocks})},
@@ -126,9 +130,11 @@ class Space:
                 text = re.sub(rf"\b{name}\b", str(value), text)
             return text
 
-        changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
-        changed |= {name: tuple(_put_value(text, put) for text in getattr(request, name)) for name in (*LISTS, "steps")}
-        return replace(request, **changed).words()
+        def put_value(text: str) -> str:
+            name, equals, value = text.partition("=")
+            return f"{name}{equals}{put(value)}" if equals else text
+
+        return _rewritten(request, put, put_value, (*LISTS, "steps")).words()
 
     def fixed(self) -> dict[str, Any]:
         """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
@@ -141,10 +147,13 @@ class Space:
         return kept
 
 
-def _put_value(text: str, put: Any) -> str:
-    """Return NAME=VALUE with numbers put into the value alone."""
-    name, equals, value = text.partition("=")
-    return f"{name}{equals}{put(value)}" if equals else text
+def _rewritten(
+    request: UserRequest, put: Callable[[str], str], put_in: Callable[[str], str], lists: Sequence[str]
+) -> UserRequest:
+    """Return a request with its texts rewritten, those of options that list texts by `put_in`."""
+    changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
+    changed |= {name: tuple(map(put_in, getattr(request, name))) for name in lists}
+    return replace(request, **changed)
 
 
 # From the options ----------------------------------------------------------------------------------------------------
@@ -178,20 +187,19 @@ def space_of(
     for name in names:
         if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):
             raise UsageError(f"{name} is the name of two things in this sweep: rename one of them.")
+    known = [axis.name for axis in given]
     for text in request.kernels:
-        for name in re.findall(r"\{(\w+)\}", text):
-            if name not in {axis.name for axis in given}:
-                known = [axis.name for axis in given]
-                raise UsageError(
-                    f"-k '{text}' has {{{name}}}, and there is no --param {name}.{did_you_mean(name, known)}"
-                )
+        unknown = next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None)
+        if unknown:
+            raise UsageError(
+                f"-k '{text}' has {{{unknown}}}, and there is no --param {unknown}.{did_you_mean(unknown, known)}"
+            )
     if not axes:
         raise UsageError(
             "A sweep has nothing to vary: give a list, as in -D TILE=8,16,32, --param BM=32,64 for {BM} in -k, "
             "--block 64:1024, --arg n=1024,4096."
         )
-    groups = zipped(axes, [*zips, *([automatic] if automatic else [])])
-    return Space(request, tuple(axes), groups, where)
+    return Space(request, tuple(axes), zipped(axes, [*zips, *([automatic] if automatic else [])]), where)
 
 
 def _parameter(text: str, request: UserRequest) -> Axis:
@@ -215,28 +223,24 @@ def _argument(text: str) -> Axis | None:
     if not equals or value.startswith("@"):
         return None
     if re.fullmatch(r"(\w+\s*:)?\d+\.\.\d+([*+]\d+)?", value, re.ASCII):
-        kind, _, numbers = value.rpartition(":")
+        kind, colon, numbers = value.rpartition(":")
         values = values_of(numbers, f"--arg {name}=")
-        return Axis(name, tuple(f"{kind}:{one}" if kind else one for one in values), "argument", True)
+        return Axis(name, tuple(f"{kind}{colon}{one}" for one in values), "argument", True)
     parts = split(value)
     if len(parts) < 2:
         return None
     values_of(value, f"--arg {name}=")
-    if all(re.fullmatch(NUMBER, part, re.I | re.ASCII) for part in parts):
-        kind = parts[0].rpartition(":")[0]
-        return Axis(name, tuple(p if ":" in p or not kind else f"{kind}:{p}" for p in parts), "argument", True)
-    head, bracket, _ = parts[0].rpartition("]:")
-    if not bracket:
+    plain = all(re.fullmatch(NUMBER, part, re.I | re.ASCII) for part in parts)
+    colon = ":" if plain else "]:"
+    head, found, _ = parts[0].rpartition(colon)
+    if not plain and not found:
         return None
-    whole = tuple(part if "]:" in part else f"{head}]:{part}" for part in parts)
-    return Axis(name, whole, "argument", True)
+    return Axis(name, tuple(p if colon in p else f"{head}{found}{p}" for p in parts), "argument", True)
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     """Return an axis for each range in --block, named bx, by, bz; without --block those of the blocks that make sense,
     where --grid names them, and the --zip that they take."""
-    from cudabench.plan.blocks import axis, blocks
-
     if request.block is not None:
         parts = split(request.block)
         found = [
@@ -252,7 +256,28 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     return found, "bx,by" if dimensions == 2 else ""
 
 
-def too_large(values: Mapping[str, str]) -> bool:
-    """Tell whether ranges of a block make one that no device launches: such pairs are no points of the sweep."""
-    extents = [int(values[name]) for name in BLOCK_NAMES if name in values]
-    return math.prod(extents) > MAX_THREADS_PER_BLOCK
+def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
+    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number."""
+    name, kind, values = sized(request, text)
+    if request.save:
+        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
+    return [request.with_values({name: f"{kind}{size}"}) for size in values]
+
+
+def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
+    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes."""
+    given = request.given()
+    name, equals, values = text.rpartition("=")
+    name = name.strip()
+    if not equals:
+        whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
+        if len(whole) != 1:
+            several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
+            raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")
+        (name,) = whole
+    elif name not in given:
+        raise UsageError(
+            f"--sizes {text}: there is no --arg {name}, but {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
+        )
+    kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
+    return name, kind, sizes(values)

@@ -11,19 +11,21 @@ code swaps its pointers. A number that is passed may be an expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.launch import Launch, Surface
 from cudabench.source import brackets
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.object_uses import STEPS
-from cudabench.userkernel.passed import check_takes
+from cudabench.userkernel.pointers import check_takes
 from cudabench.userkernel.problem import launch_of, number
 from cudabench.userkernel.values import Argument, Array, BufferView, Null, Scalar
 
@@ -50,18 +52,15 @@ class Group:
     count: str = "1"
     swaps: tuple[tuple[str, str], ...] = ()
 
-    def calls(self) -> Iterator[Call]:
-        """Yield the launches as they are written, each once."""
-        for member in self.members:
-            if isinstance(member, Call):
-                yield member
-            else:
-                yield from member.calls()
+    def calls(self) -> list[Call]:
+        """Return the launches as they are written, each once."""
+        inner = (member.calls() if isinstance(member, Group) else [member] for member in self.members)
+        return list(chain.from_iterable(inner))
 
     def swapped(self) -> set[str]:
         """Return the names of the arrays that change places."""
         inner = (member.swapped() for member in self.members if isinstance(member, Group))
-        return {name for pair in self.swaps for name in pair}.union(*inner)
+        return set(chain(*self.swaps, *inner))
 
 
 def parse(texts: Sequence[str]) -> Group:
@@ -118,28 +117,34 @@ def launches(
     """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
     by_name = {one.name: one for one in given}
     done: list[Launch] = []
-    cached: dict[Call, Launch] = {}
+
+    @cache
+    def shape(call: Call) -> Launch:
+        function, shared = kernels[call.kernel].expression, call.shared or None
+        return launch_of(function, call.grid, call.block, numbers, shared=shared, option="--step")
 
     def launch(call: Call, places: Mapping[str, str]) -> Launch:
-        kernel = kernels[call.kernel]
-        if call not in cached:
-            cached[call] = launch_of(
-                kernel.expression, call.grid, call.block, numbers, shared=call.shared or None, option="--step"
-            )
-        passed = [
+        kernel, bare = kernels[call.kernel], shape(call)
+        passed = (
             _passed(places.get(text, text), parameter, kernel, by_name, numbers, file)
             for text, parameter in zip(call.passed, kernel.parameters, strict=True)
-        ]
-        return replace(cached[call], arguments=tuple(passed))
+        )
+        return replace(bare, arguments=tuple(passed))
 
     def follow(one: Group, places: dict[str, str]) -> None:
         count = number(one.count, "--step", numbers)
         if count < 1:
             raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
-        for pair in one.swaps:
-            for name in pair:
-                if not isinstance(by_name.get(name), (Array, BufferView)):
-                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is not an array of --arg.")
+        refuse(
+            *(
+                (
+                    not isinstance(by_name.get(name), (Array, BufferView)),
+                    f"--step: swap({', '.join(pair)}): '{name}' is not an array of --arg.",
+                )
+                for pair in one.swaps
+                for name in pair
+            )
+        )
         for _ in range(count):
             for member in one.members:
                 if isinstance(member, Group):
@@ -167,18 +172,17 @@ def _passed(
     where = f"--step: {text}"
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
-    found = by_name.get(text)
-    if found is not None and isinstance(found.argument, Surface) and parameter.type == textures.TYPE:
-        repair = f"add --arg 't=texture({text})' and pass t"
-        raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
+    found, wanted = by_name.get(text), parameter.number
     if found is not None:
+        if isinstance(found.argument, Surface) and parameter.type == textures.TYPE:
+            repair = f"add --arg 't=texture({text})' and pass t"
+            raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
         check_takes(found, parameter, kernel, file, f"{where} in {kernel.signature}")
+        if not isinstance(found, Scalar) or wanted in (None, found.dtype):
+            return found.argument
     elif parameter.pointer or parameter.type in textures.OBJECTS:
         needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
         raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
-    wanted = parameter.number
-    if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
-        return found.argument
     if wanted is None or np.dtype(wanted).kind == "c":
         raise UsageError(f"{where}: {kernel.signature} takes '{parameter}' there; pass an --arg by its name.")
     value = expressions.parse(text, "--step", numbers).evaluate(numbers)
@@ -191,9 +195,7 @@ def _passed(
 def _members(text: str, whole: str) -> list[Call | Group]:
     """Return the launches and groups of a text, which semicolons part."""
     found: list[Call | Group] = []
-    for part in brackets.split(text, ";"):
-        if not part:
-            continue
+    for part in filter(None, brackets.split(text, ";")):
         if part.startswith("{"):
             end = _closing(part, 0, whole)
             members: list[Call | Group] = _members(part[1:end], whole)

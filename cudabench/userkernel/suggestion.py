@@ -32,12 +32,10 @@ from cudabench.source.records import (
     numbers_in,
 )
 from cudabench.userkernel import pointers
-from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import GAP, check_taken
-from cudabench.userkernel.by_value import example_of
+from cudabench.userkernel.by_value import accessor_of, example_of
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.tensor_maps import TYPE as TENSOR_MAP
-from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
+from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
 # Of a problem, by its dimensions: no block divides a side.
 SIDES = {1: 10007, 2: 251, 3: 37}
@@ -187,7 +185,7 @@ def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
 
 def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     """Return an argument as --arg writes it."""
-    if kind := {TENSOR_MAP: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
+    if kind := {MAP_TYPE: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
         return _array(parameter, file, sized)

@@ -1,17 +1,21 @@
-"""`--arg NAME=texture(ARRAY, OPTION=VALUE, ...)` and `surface(ARRAY, OPTION=VALUE, ...)`: arrays that a kernel reads,
-or reads and writes, through texture and surface objects."""
+"""Arrays that a kernel takes through objects: `--arg NAME=texture(ARRAY, OPTION=VALUE, ...)`, `surface(...)`, and
+`tensormap(ARRAY, box=ROWSxCOLUMNS, ...)`, a CUtensorMap by which kernels copy tiles."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from cudabench.errors import UsageError, did_you_mean
-from cudabench.records.launch import Surface, Texture
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean, refuse
+from cudabench.records.launch import Surface, TensorMap, Texture
 from cudabench.source.brackets import listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
+from cudabench.userkernel import expressions
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array, BufferView
 
@@ -128,12 +132,11 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
                 f"{sample}.{did_you_mean(key, options)}"
             )
         known = ", ".join(options[key])
-        if key in given:
-            raise UsageError(f"{where}: {key} is given twice: keep one.")
-        if not equals:
-            raise UsageError(f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}.")
-        if known and value not in options[key]:
-            raise UsageError(f"{where}: {key} is one of {known}, not '{value}'.")
+        refuse(
+            (key in given, f"{where}: {key} is given twice: keep one."),
+            (not equals, f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}."),
+            (known and value not in options[key], f"{where}: {key} is one of {known}, not '{value}'."),
+        )
         given[key] = value
     return given
 
@@ -150,102 +153,28 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     _, options, sample = KINDS[kind]
     given = read_call(where, text, kind, options, sample)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
-    if shared and isinstance(held := array.argument, (Surface, Texture)):
+    held = array.argument if shared else None
+    if isinstance(held, (Surface, Texture)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
             raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
-    if array.dtype not in TYPES:
-        raise UsageError(f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}.")
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     _check_sides(where, kind, array, channels, layered)
+    view: Surface | Texture
+    view = surface = Surface(array.name, array.dtype, array.shape, channels, layered)
+    what = f"a {kind}"
+    limits: Mapping[tuple[int, bool], tuple[int, ...]] = MOST if kind == "surface" else MOST_OF_TEXTURE
     if kind == "surface":
-        return _surface(name, where, array, shared, channels, layered)
-    fetches = fetches and "memory" not in given
-    return _texture(name, where, array, shared, channels, layered, chosen, fetches)
-
-
-def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
-    """Raise UsageError for channels that the last axis has not, and for too many dimensions or too few."""
-    if channels > 1 and array.shape[-1] != channels:
-        raise UsageError(f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].")
-    sides = len(array.shape) - (channels > 1) - layered
-    if sides < 1:
-        axes, place = ("layers", "behind") if layered else ("channels", "before")
-        if layered and channels > 1:
-            axes, place = "layers and channels", "between"
-        raise UsageError(f"{where}: {shape_text(array.shape)} has nothing but {axes}: put the width {place} them.")
-    if sides > 3 - layered:
-        three = array.shape[-1] == 3 and len(array.shape) > 1
-        repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
-        raise UsageError(
-            f"{where}: {shape_text(array.shape)} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: "
-            f"{repair}."
-        )
-
-
-def _surface(name: str, where: str, array: Array, shared: bool, channels: int, layered: bool) -> Object:
-    """Return a surface of an array, or of another argument's."""
-    if shared and not isinstance(array.argument, Surface):
-        raise UsageError(
-            f"{where}: {array.name} is not a surface, and only a surface's array can be written through another: let "
-            f"{array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
-        )
-    surface = Surface(array.name, array.dtype, array.shape, channels, layered)
-    _check_size(where, "a surface", array, channels, layered, MOST)
-    return BufferView(name, surface) if shared else replace(array, const=False, view=surface)
-
-
-def _texture(
-    name: str, where: str, array: Array, shared: bool, channels: int, layered: bool, chosen: Mapping[str, str],
-    fetches: bool,
-) -> Object:  # fmt: skip
-    """Return a texture of an array, or of another argument's; fetches: one that may be linear memory is."""
-    normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
-    floats = array.dtype in ("float32", "float16")
-    if array.init == "empty" and not shared:
-        raise UsageError(f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.")
-    if linear_filter and not floats and chosen["read"] == "element":
-        raise UsageError(f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.")
-    if chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")):
-        raise UsageError(f"{where}: only integers of 8 and 16 bits are read as normalized, not {array.dtype}.")
-    if chosen["address"] in ("wrap", "mirror") and not normalized:
-        raise UsageError(
-            f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise."
-        )
-    plain = len(array.shape) - (channels > 1) == 1 and not layered and not normalized and not linear_filter
-    if chosen["memory"] == "linear" and not plain:
-        raise UsageError(f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.")
-    linear = chosen["memory"] == "linear" or (fetches and plain)
-    if shared:
-        wanted = f"texture({array.dtype}{shape_text(array.shape)}:random)"
-        if isinstance(array.argument, Surface):
-            if chosen["memory"] == "linear":
-                raise UsageError(f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.")
-            linear = False
-        elif not isinstance(array.argument, Texture) and not linear:
+        if shared and not isinstance(held, Surface):
             raise UsageError(
-                f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
-                f"{array.name} be a surface, or write {name}={wanted}."
+                f"{where}: {array.name} is not a surface, and only a surface's array can be written through another: "
+                f"let {array.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
             )
-    most = {(1, False): (MOST_LINEAR,)} if linear else MOST_OF_TEXTURE
-    _check_size(where, "linear memory" if linear else "a texture", array, channels, layered, most)
-    texture = Texture(
-        array.name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
-        chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
-    )  # fmt: skip
-    return BufferView(name, texture) if shared else replace(array, const=True, view=texture)
-
-
-def _check_size(
-    where: str,
-    what: str,
-    array: Array,
-    channels: int,
-    layered: bool,
-    limits: Mapping[tuple[int, bool], tuple[int, ...]],
-) -> None:
-    """Raise UsageError for more texels than a GPU takes."""
+    else:
+        view = _texture(where, name, surface, array, shared, chosen, fetches and "memory" not in given)
+        if view.linear:
+            what, limits = "linear memory", {(1, False): (MOST_LINEAR,)}
     extents = array.shape[:-1] if channels > 1 else array.shape
     most = limits[len(extents) - layered, layered]
     if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
@@ -253,3 +182,156 @@ def _check_size(
             f"{where}: {shape_text(array.shape)} is larger than {what} can be, {' x '.join(map(str, most))} texels: "
             "use a smaller shape."
         )
+    return BufferView(name, view) if shared else replace(array, const=kind == "texture", view=view)
+
+
+def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
+    """Raise UsageError for an element type that no texel has, for channels that the last axis has not, and for too many
+    dimensions or too few."""
+    shape, last = shape_text(array.shape), array.shape[-1]
+    sides = len(array.shape) - (channels > 1) - layered
+    axes, place = ("layers", "behind") if layered else ("channels", "before")
+    if layered and channels > 1:
+        axes, place = "layers and channels", "between"
+    three = last == 3 and len(array.shape) > 1
+    repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
+    refuse(
+        (array.dtype not in TYPES, f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}."),
+        (
+            channels > 1 and last != channels,
+            f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].",
+        ),
+        (sides < 1, f"{where}: {shape} has nothing but {axes}: put the width {place} them."),
+        (
+            sides > 3 - layered,
+            f"{where}: {shape} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: {repair}.",
+        ),
+    )
+
+
+def _texture(
+    where: str, name: str, alike: Surface, array: Array, shared: bool, chosen: Mapping[str, str], fetches: bool
+) -> Texture:
+    """Return a texture of an array, with the texels of a surface; fetches: one that may be linear memory is."""
+    normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
+    floats = array.dtype in ("float32", "float16")
+    plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
+    asked = chosen["memory"] == "linear"
+    of_surface = shared and isinstance(array.argument, Surface)
+    linear = not of_surface and (asked or (fetches and plain))
+    refuse(
+        (
+            array.init == "empty" and not shared,
+            f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.",
+        ),
+        (
+            filtered and not floats and chosen["read"] == "element",
+            f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.",
+        ),
+        (
+            chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")),
+            f"{where}: only integers of 8 and 16 bits are read as normalized, not {array.dtype}.",
+        ),
+        (
+            chosen["address"] in ("wrap", "mirror") and not normalized,
+            f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise.",
+        ),
+        (
+            asked and not plain,
+            f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.",
+        ),
+        (
+            asked and of_surface,
+            f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
+        ),
+        (
+            shared and not linear and not isinstance(array.argument, (Surface, Texture)),
+            f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let {array.name} "
+            f"be a surface, or write {name}=texture({array.dtype}{shape_text(array.shape)}:random).",
+        ),
+    )
+    return Texture(
+        array.name, array.dtype, array.shape, alike.channels, alike.layered, chosen["filter"],  # type: ignore[arg-type]
+        chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+# Tensor maps ---------------------------------------------------------------------------------------------------------
+
+MAP_TYPE = "CUtensorMap"
+MAP_TYPES = (
+    "float32", "float64", "float16", "bfloat16", "int8", "uint8", "uint16", "int32", "uint32", "int64", "uint64",
+)  # fmt: skip
+MAP_OPTIONS = {
+    "box": (), "swizzle": ("0", "32", "64", "128"), "fill": ("zeros", "nan"), "steps": (), "sizes": (), "strides": (),
+    "access": ("read", "write"),
+}  # fmt: skip
+MAP_EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
+
+
+def read_tensor_map(
+    name: str,
+    text: str,
+    array: Array,
+    shared: bool,
+    scalars: Mapping[str, Any],
+    pointer: bool,
+) -> Array | BufferView:
+    """Return the map of `tensormap(ARRAY, box=..., ...)`.
+
+    `array` is ARRAY, which another argument is where it is `shared`; `pointer`: the parameter points to the map. Shapes
+    are in the array's order, rows before columns. Raises UsageError for an unknown option or value, and for what
+    cuTensorMapEncodeTiled refuses.
+    """
+    where = f"--arg {name}={text}"
+    given = read_call(where, text, "tensormap", MAP_OPTIONS, "box=64x64")
+    if "box" not in given:
+        raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
+
+    def numbers(key: str, count: int) -> tuple[int, ...]:
+        inner = given[key]
+        if re.fullmatch(r"\d+(\s*x\s*\d+)*", inner):
+            inner = inner.replace("x", ",")
+        value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
+        found = value if isinstance(value, tuple) else (value,)
+        if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
+            raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
+        return tuple(int(one) for one in found)
+
+    if array.dtype not in MAP_TYPES:
+        raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(MAP_TYPES)}.")
+    width, sizes = np.dtype(array.storage).itemsize, tuple(array.shape)
+    if "sizes" in given:
+        sizes = numbers("sizes", len(re.split("[x,]", given["sizes"])))
+    rank = len(sizes)
+    steps_of = [int(np.prod(sizes[at + 1 :], dtype=np.int64)) for at in range(rank - 1)]
+    strides = tuple(width * step for step in (numbers("strides", rank - 1) if "strides" in given else steps_of))
+    box = numbers("box", rank)
+    steps = numbers("steps", rank) if "steps" in given else (1,) * rank
+    swizzle = int(given.get("swizzle", "0"))
+    from cudabench.simulator.tensor_maps import refusal
+
+    reason = refusal(width, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle)
+    reach = sum((size - 1) * stride for size, stride in zip(sizes, (*strides, width), strict=True)) + width
+    written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
+    refuse(
+        (reason, f"{where}: no tensor map has {reason}."),
+        (
+            reach > array.nbytes,
+            f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
+            f"{array.nbytes}.",
+        ),
+        (
+            shared and given.get("access"),
+            f"{where}: access is already set by {array.name}: remove it here.",
+        ),
+        (
+            not shared and array.init == "empty" and not written,
+            f"{where}: with access=read 'empty' would leave it poison: use random or arange.",
+        ),
+    )
+    tensor = TensorMap(
+        array.name, array.dtype, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle,
+        given.get("fill", "zeros"), pointer,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return BufferView(name, tensor) if shared else replace(array, const=not written, view=tensor)
