@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
@@ -11,12 +9,9 @@ from cudabench.records.revisions import Ab
 from cudabench.results import stats, units
 from cudabench.results.ab import code_lines, sentence
 from cudabench.results.ratio import CONFIDENCE
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.table import device_line, problem_line, warning_lines
 from cudabench.views.tables import Head, grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STYLES = {"faster": "bold green", "slower": "bold red", "wrong": "bold red", "failed": "bold red", "unclear": "yellow"}
 LEGEND = (

@@ -17,13 +17,11 @@ from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.text import line
 from cudabench.views import tables
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.headlines import several_sizes
 from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cudabench.records.results import DeviceInfo
 
 MOST_ROWS = 20  # kernels or points, each on all cards

@@ -11,11 +11,10 @@ from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 OF_THAT = "of it: of what units allow at the clock that the driver names; of that: at the clock that it ran at."

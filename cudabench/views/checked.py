@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from cudabench.records.results import Result
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import given, hazard
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NAMES = {"ok": "clean", "wrong": "HAZARD", "failed": "FAILED", "skipped": "not executed"}
 STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "yellow"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cudabench.errors import did_you_mean_file
 from cudabench.records.file import ResultsFile
@@ -16,10 +15,7 @@ from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row
 from cudabench.text import markdown
 from cudabench.views import tables
-from cudabench.views.console import say
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from cudabench.views.console import Console, say
 
 STYLES = {
     "slower": "red",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, over, spoken, unit
@@ -12,11 +11,8 @@ from cudabench.records.launch import WARP, dim_text
 from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
 from cudabench.results import units
 from cudabench.results.columns import Column
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NOTABLE = 0.02  # of a launch's instructions: what divergence costs under it is not worth a line
 SOURCE_WIDTH = 40  # columns that the source needs to stand beside the counts

@@ -13,12 +13,10 @@ from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurem
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.views import tables
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.console import Console
 
     from cudabench.fleet.shard import Written
     from cudabench.fleet.submit import Counts, Entry

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.results import Result
+from cudabench.views.console import Console
 from cudabench.views.quantities import Quantity, of_blocks
 from cudabench.views.tables import Head, grid
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
 NOTHING = "."

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.file import ResultsFile
@@ -21,12 +21,8 @@ from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import ceilings, units
 from cudabench.views import ceilings_plot, roofline
-from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, new_figure, shown
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, new_figure, shown
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import (
     bank_pictures,
     changes,
@@ -24,9 +23,6 @@ from cudabench.views.explanation import (
     title,
 )
 from cudabench.views.tables import Head, grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SAME = 0.02  # shares under which two costs are the same
 PICTURES = 8  # of pairs that are drawn

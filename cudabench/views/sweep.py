@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
@@ -18,14 +17,12 @@ from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
+from cudabench.views.console import Console
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_ROWS = 20  # of one problem
 MOST_REASONS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
@@ -16,7 +16,7 @@ from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.ratio import RUN_TO_RUN_S
 from cudabench.views import tables
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 from cudabench.views.headlines import (
     at_least,
@@ -29,9 +29,6 @@ from cudabench.views.headlines import (
     waste,
     waste_line,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
 
