@@ -9,9 +9,9 @@ from typing import Any
 from cudabench import __version__
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
-from cudabench.records.results import Counted, DeviceInfo, Result
+from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
 from cudabench.results import units
-from cudabench.views.explanation import advice_lines
+from cudabench.views.explanation import said_at
 from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
 
@@ -146,9 +146,9 @@ def _counted(on: Counted | None) -> str:
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
-    found = [line.partition(": ") for line in advice_lines([*(result.access or ()), *(result.branches or ())])]
+    rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
-    return (*((where, said) for where, _, said in found), *blocks)
+    return (*said_at((row.advice, row.line) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:
