@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cudabench.cards.load import Card
@@ -13,11 +13,12 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, stats, sweep_points, units
 from cudabench.results.columns import NOTHING, Column
+from cudabench.results.groups import grouped
 from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
-from cudabench.views.console import Console
+from cudabench.views.console import Console, say
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
@@ -78,38 +79,35 @@ class Swept:
 def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
     """Print where it ran; for each problem its table, its best and the command that repeats it; what was left out. Of a
     sweep of blocks alone the map in place of the table."""
-    from rich.text import Text
-
     if not swept.results:
         return
     if not swept.announced:
-        out.print(Text(device_line(swept.device, priced_on(swept.results)), style="bold"))
+        say(out, device_line(swept.device, priced_on(swept.results)), "bold")
     simulated = swept.device.kind == "sim"
     order = PRICED if swept.priced else ORDER
     if map_of_blocks:
-        line = problem_line(swept.operation, swept.results, swept.settings, swept.device)
-        out.print(f"{swept.results[0].kernel}, {line}", soft_wrap=True)
+        say(out, _heading(swept, (), swept.results), soft_wrap=True)
         heatmap.show(out, swept.results, [refusal.block for refusal in swept.refused], swept.best)
         out.print()
         for said in _best_block(swept):
-            out.print(Text(said), soft_wrap=True)
+            say(out, said, soft_wrap=True)
         for said in ([order] if simulated else []) + _refused_blocks(swept):
-            out.print(Text(said, style="dim"))
+            say(out, said, "dim")
         return
     for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
         out.print()
-        out.print(Text(_heading(swept, problem, results)), soft_wrap=True)
+        say(out, _heading(swept, problem, results), soft_wrap=True)
         out.print()
         marks = _marks(swept, results)
         _table(out, swept, results, marks)
         for said in _best_point(swept, results, marks):
-            out.print(Text(said), soft_wrap=True)
+            say(out, said, soft_wrap=True)
     out.print()
     if not swept.complete:
-        out.print(Text(_interrupted(swept), style="yellow"), soft_wrap=True)
+        say(out, _interrupted(swept), "yellow", soft_wrap=True)
     legend = (COUNTED.format(of=_alike(swept)), order) if simulated else (MEASURED,)
     for said in (*legend, *_trouble(swept)):
-        out.print(Text(said, style="dim"), soft_wrap=True)
+        say(out, said, "dim", soft_wrap=True)
 
 
 def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
@@ -119,8 +117,6 @@ def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence
 
 def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
     """Print for each problem which point is best on which card, and what was left out."""
-    from rich.text import Text
-
     groups = [
         (_heading(swept, problem, results), results)
         for problem, results in sweep_points.by_problem(swept.results, swept.axes).items()
@@ -133,7 +129,7 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
 
     by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
     for said in _trouble(replace(swept, results=())):
-        out.print(Text(said, style="dim"), soft_wrap=True)
+        say(out, said, "dim", soft_wrap=True)
 
 
 def _alike(swept: Swept) -> str:
@@ -161,73 +157,76 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
 
 
 def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
+    def value(name: str) -> Callable[[Result], str]:
+        return lambda r: r.parameters.get(name, "")
+
+    def count(name: str) -> Callable[[Result], str]:
+        return lambda r: units.count(compare.counts(r).get(name, 0)) if r.status == "ok" else ""
+
+    def optional(amount: float | None, text: Callable[[float], str]) -> str:
+        return "" if amount is None else text(amount)
+
     axes = [axis for axis in swept.axes if not axis.problem]
-    columns = [Column(axis.name, _value(axis)) for axis in axes]
-    shown = [{dim_text(r.block)} & {*r.parameters.values()} for r in results]
-    if not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1 and not all(shown):
-        columns.append(Column("block", lambda r: dim_text(r.block)))
-    if len({r.registers for r in results if r.registers}) > 1:
-        columns.append(Column("registers", lambda r: str(r.registers or ""), expendable=2))
+    blocks = not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1
+    blocks = blocks and any(dim_text(r.block) not in r.parameters.values() for r in results)
     right = [r for r in results if r.status == "ok"]
-    if any(r.time for r in right):
-        columns.append(Column("time", lambda r: units.seconds(r.time.median_s) if r.time else ""))
-        columns.append(Column("", lambda r: units.spread(stats.dispersion(r.time) / 2) if r.time else ""))
-        if any(r.gflops is not None and is_arithmetic(r) for r in right):
-            columns.append(Column("GFLOP/s", lambda r: "" if r.gflops is None else units.digits(r.gflops)))
-        elif any(r.bandwidth_gbps is not None for r in right):
-            columns.append(Column("GB/s", lambda r: "" if r.bandwidth_gbps is None else units.digits(r.bandwidth_gbps)))
-            columns.append(
-                Column("of copy", lambda r: "" if r.copy_fraction is None else units.percent(r.copy_fraction))
-            )
-        return columns
-    if any(r.limits for r in right):
-        columns.append(Column("at least", at_least))
-        columns.append(Column("held by", held_by, right=False))
-        columns.append(Column("waste", waste, right=False))
+    timed = any(r.time for r in right)
+    computes = any(r.gflops is not None and is_arithmetic(r) for r in right)
+    moves = not computes and any(r.bandwidth_gbps is not None for r in right)
     names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)
-    columns += [
-        Column(name.replace(" ", "\n"), _count(name), expendable=1 if name == "instructions" else 3) for name in names
+    columns: list[tuple[bool, Column[Result]]] = [
+        *((True, Column(axis.name, value(axis.name))) for axis in axes),
+        (blocks, Column("block", lambda r: dim_text(r.block))),
+        (
+            len({r.registers for r in results if r.registers}) > 1,
+            Column("registers", lambda r: str(r.registers or ""), expendable=2),
+        ),
+        (timed, Column("time", lambda r: units.seconds(r.time.median_s) if r.time else "")),
+        (timed, Column("", lambda r: units.spread(stats.dispersion(r.time) / 2) if r.time else "")),
+        (timed and computes, Column("GFLOP/s", lambda r: optional(r.gflops, units.digits))),
+        (timed and moves, Column("GB/s", lambda r: optional(r.bandwidth_gbps, units.digits))),
+        (timed and moves, Column("of copy", lambda r: optional(r.copy_fraction, units.percent))),
     ]
-    if len({r.occupancy.fraction for r in right if r.occupancy}) > 1:
-        columns.append(
-            Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2)
-        )
-    return columns
-
-
-def _value(axis: Axis) -> Callable[[Result], str]:
-    return lambda result: result.parameters.get(axis.name, "")
-
-
-def _count(name: str) -> Callable[[Result], str]:
-    return lambda result: units.count(compare.counts(result).get(name, 0)) if result.status == "ok" else ""
+    if not timed:
+        priced = any(r.limits for r in right)
+        columns += [
+            (priced, Column("at least", at_least)),
+            (priced, Column("held by", held_by, right=False)),
+            (priced, Column("waste", waste, right=False)),
+            *(
+                (True, Column(name.replace(" ", "\n"), count(name), expendable=1 if name == "instructions" else 3))
+                for name in names
+            ),
+            (
+                len({r.occupancy.fraction for r in right if r.occupancy}) > 1,
+                Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2),
+            ),
+        ]
+    return [column for shown, column in columns if shown]
 
 
 def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> None:
     columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
     slower = "slower" if any(result.time for result in results) else ""
     wide = [Head(column.heading, column.right, wrap=True) for column in columns]
-    rows, styles = [], []
-    order = sorted(range(len(results)), key=lambda at: _rank(results[at], marks.get(at, "")))
     least = min((r.time.median_s for r in results if r.time and r.status == "ok"), default=0.0)
-    for at in order[:MOST_ROWS]:
+
+    def rank(at: int) -> tuple[object, ...]:
+        bad = results[at].status != "ok"
+        return (bad, marks.get(at) != "*", () if bad else sweep_points.cost(results[at]))
+
+    def last(at: int) -> str:
         result = results[at]
-        right = result.status == "ok"
-        last = ""
-        if not right:
-            last = BAD.get(result.status, result.status)
-        elif result.time and least and marks.get(at) != "*":
-            last = f"{result.time.median_s / least - 1:.1%}"
-        rows.append([marks.get(at, ""), *(column.text(result) for column in columns), last])
-        styles.append("" if right else "red")
+        if result.status != "ok":
+            return BAD.get(result.status, result.status)
+        return f"{result.time.median_s / least - 1:.1%}" if result.time and least and marks.get(at) != "*" else ""
+
+    order = sorted(range(len(results)), key=rank)[:MOST_ROWS]
+    rows = [[marks.get(at, ""), *(column.text(results[at]) for column in columns), last(at)] for at in order]
+    styles = ["" if results[at].status == "ok" else "red" for at in order]
     out.print(grid([Head(""), *wide, Head(slower, right=True, wrap=True)], rows, styles))
-    if len(order) > MOST_ROWS:
-        out.print(f"... and {len(order) - MOST_ROWS} more points, in --json", style="dim")
-
-
-def _rank(result: Result, mark: str) -> tuple[object, ...]:
-    bad = result.status != "ok"
-    return (bad, mark != "*", () if bad else sweep_points.cost(result))
+    if len(results) > MOST_ROWS:
+        say(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
 
 
 def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
@@ -266,7 +265,8 @@ def _refused_blocks(swept: Swept) -> list[str]:
         ("Refused", each.reason.partition(": ")[2] or each.reason, dim_text(each.block)) for each in swept.refused
     ]
     bad = [(r.status.capitalize(), f"{r.reason}", dim_text(r.block)) for r in swept.results if r.status != "ok"]
-    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in _by_reason([*refused, *bad]).items()]
+    found = grouped(((what, reason), block) for what, reason, block in [*refused, *bad])
+    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in found.items()]
 
 
 def _trouble(swept: Swept) -> list[str]:
@@ -281,20 +281,13 @@ def _trouble(swept: Swept) -> list[str]:
         for r in swept.results
         if r.status != "ok"
     ]
-    found = _by_reason([*refused, *bad])
+    found = grouped(((what, reason), point) for what, reason, point in [*refused, *bad])
     lines = []
     for (what, reason), points in [*found.items()][:MOST_REASONS]:
         more = f" and {len(points) - 3} more" if len(points) > 3 else ""
         lines.append(f"{what}: {', '.join(points[:3])}{more}: {reason}")
     left = len(found) - MOST_REASONS
     return lines + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
-
-
-def _by_reason(entries: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for what, reason, point in entries:
-        found.setdefault((what, reason), []).append(point)
-    return found
 
 
 def _best_block(swept: Swept) -> list[str]:
@@ -338,17 +331,15 @@ def _interrupted(swept: Swept) -> str:
 
 def _figures(result: Result) -> str:
     """Return what a block reached: time with its spread and bandwidth, or counts."""
+    if result.time is None and result.limits:
+        wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
+        return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
     if result.time is None:
-        counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
-        if result.limits:
-            wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
-            return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
-        return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
+        parts = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
+        return ", ".join([*parts, *([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else [])])
     parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
     if result.gflops is not None and is_arithmetic(result):
         return f"{parts[0]}, {units.digits(result.gflops)} GFLOP/s"
-    if result.bandwidth_gbps is not None:
-        parts.append(f"{units.digits(result.bandwidth_gbps)} GB/s")
-    if result.copy_fraction is not None:
-        parts.append(f"{units.percent(result.copy_fraction)} of copy")
+    parts += [f"{units.digits(result.bandwidth_gbps)} GB/s"] if result.bandwidth_gbps is not None else []
+    parts += [f"{units.percent(result.copy_fraction)} of copy"] if result.copy_fraction is not None else []
     return ", ".join(parts)
