@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from cudabench import __version__
@@ -39,27 +40,6 @@ class Side:
     counted: str = ""
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel's section: a side a run that has it."""
-
-    anchor: str
-    title: str
-    name: str
-    status: str
-    sides: tuple[Side, ...]
-    open: bool
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where a run was: a sentence, and what is known of the run's origin."""
-
-    label: str
-    sentence: str
-    facts: tuple[tuple[str, str], ...]
-
-
 def section(
     entry: Entry,
     anchor: str,
@@ -69,8 +49,9 @@ def section(
     sides: int,
     *,
     is_open: bool,
-) -> Kernel:
-    """Return a kernel's section, one of a page with so many sides; `held`: the files as the page holds them."""
+) -> SimpleNamespace:
+    """Return a kernel's section with a side a run that has it, of a page with so many sides; `held`: the files as the
+    page holds them."""
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     made = []
     for run, (at, result) in sorted(entry.results.items()):
@@ -88,7 +69,9 @@ def section(
             }
         strip = samples.strip(result.time, sides) if result.time else None
         made.append(Side(run, at, labels[run] if len(files) > 1 else "", result, facts(result), strip, same, **more))
-    return Kernel(anchor, problem(entry.last), entry.name, entry.status, tuple(made), is_open)
+    return SimpleNamespace(
+        anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(made), open=is_open
+    )
 
 
 def _launch(result: Result) -> tuple[object, ...] | None:
@@ -163,8 +146,8 @@ def missing(result: Result) -> str:
 # Where it comes from -------------------------------------------------------------------------------------------------
 
 
-def machine(file: ResultsFile, label: str) -> Machine:
-    """Return where a run was and what is known of its origin."""
+def machine(file: ResultsFile, label: str) -> SimpleNamespace:
+    """Return where a run was, as a sentence, and what is known of its origin."""
     made = file.provenance
 
     def part(key: str) -> Mapping[str, Any]:
@@ -202,7 +185,8 @@ def machine(file: ResultsFile, label: str) -> Machine:
     cache = {result.time.cache for result in file.results if result.time}
     if len(cache) == 1:
         sentence += f", {next(iter(cache))} L2 cache"
-    return Machine(label, sentence, (*_known(origin), *sources, *_known(code), *cards, *_known(tool)))
+    facts = (*_known(origin), *sources, *_known(code), *cards, *_known(tool))
+    return SimpleNamespace(label=label, sentence=sentence, facts=facts)
 
 
 def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
@@ -223,11 +207,9 @@ def _card(device: DeviceInfo) -> str:
 def clocks(file: ResultsFile) -> str:
     """Return what the clocks were before and after the run, or ''."""
     found = file.provenance.get("clocks")
-    if not isinstance(found, dict):
-        return ""
-    parts = []
-    for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory")):
-        before, after = ((found.get(when) or {}).get(key) for when in ("before", "after"))
-        if before or after:
-            parts.append(f"{word} clock {before} MHz before the run and {after} MHz after it")
-    return ", ".join(parts)
+    before, after = ((found.get(when) if isinstance(found, dict) else None) or {} for when in ("before", "after"))
+    return ", ".join(
+        f"{word} clock {before.get(key)} MHz before the run and {after.get(key)} MHz after it"
+        for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory"))
+        if before.get(key) or after.get(key)
+    )
