@@ -180,15 +180,13 @@ def _leader(order: Sequence[Entry]) -> str:
     if len(order) > 1 and result.time is None and ideal:
         return _wasteful(order, first)
     timed = result.time if first is BANDWIDTH else None
-    least = (
-        f"{units.digits(value / ideal, 3)} times what would do" if ideal and value > ideal else "no more than needed"
-    )
+    times = value / ideal if ideal else 0.0
     parts = (
         f"{first.text(value)} {first.unit}",
         units.seconds(timed.median_s) if timed else "",
         f"{units.percent(result.copy_fraction)} of a copy" if timed and result.copy_fraction else "",
-        f"{units.digits(value / ideal, 3)} times what would do" if ideal and wastes else "",
-        "no more than needed" if ideal and not wastes else "",
+        f"{units.digits(times, 3)} times what would do" if times > 1 else "",
+        "no more than needed" if ideal and times <= 1 else "",
     )
     did = "" if len(order) == 1 else " is fastest" if result.time else " moves least"
     return f"{best.name}{did}: {', '.join(filter(None, parts))}. "
