@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,29 +16,6 @@ from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
 
 
-@dataclass(frozen=True)
-class Side:
-    """One run's result of a kernel: its facts, its source and what is missing to draw more.
-
-    counted: on what the counts beside a time were taken, as a sentence. same: the machine code
-    and the launch are those of the newest run, whose section has the source and the pictures.
-    """
-
-    run: int
-    at: int
-    label: str
-    result: Result
-    facts: tuple[tuple[str, str], ...]
-    strip: samples.Strip | None
-    same: bool
-    listing: source.Listing | None = None
-    advice: tuple[tuple[str, str], ...] = ()
-    banks: int = 0
-    steps: int = 0
-    missing: str = ""
-    counted: str = ""
-
-
 def section(
     entry: Entry,
     anchor: str,
@@ -50,25 +26,34 @@ def section(
     *,
     is_open: bool,
 ) -> SimpleNamespace:
-    """Return a kernel's section with a side a run that has it, of a page with so many sides; `held`: the files as the
-    page holds them."""
+    """Return a kernel's section with a side a run that has it: its facts, its source and what is missing to draw more.
+
+    sides: how many the page has; held: the files as the page holds them. Of a side with the machine code and the launch
+    of the newest run (same), that run's has the source and the pictures.
+    """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     made = []
     for run, (at, result) in sorted(entry.results.items()):
-        more: dict[str, Any] = {}
+        drawn = held[run].results[at]
         same = result is not entry.last and _launch(result) is not None and _launch(result) == _launch(entry.last)
-        if not same:
-            drawn = held[run].results[at]
-            more = {
-                "listing": source.listing(result, files[run].listings.get(result.source), rows),
-                "advice": advice(result),
-                "banks": len(drawn.banks or ()),
-                "steps": len(drawn.steps or ()),
-                "missing": missing(result),
-                "counted": _counted(result.counted),
-            }
-        strip = samples.strip(result.time, sides) if result.time else None
-        made.append(Side(run, at, labels[run] if len(files) > 1 else "", result, facts(result), strip, same, **more))
+        text = files[run].listings.get(result.source)
+        made.append(
+            SimpleNamespace(
+                run=run,
+                at=at,
+                label=labels[run] if len(files) > 1 else "",
+                result=result,
+                facts=facts(result),
+                strip=samples.strip(result.time, sides) if result.time else None,
+                same=same,
+                listing=None if same else source.listing(result, text, rows),
+                advice=() if same else advice(result),
+                banks=0 if same else len(drawn.banks or ()),
+                steps=0 if same else len(drawn.steps or ()),
+                missing="" if same else missing(result),
+                counted="" if same else _counted(result.counted),
+            )
+        )
     return SimpleNamespace(
         anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(made), open=is_open
     )
