@@ -21,6 +21,7 @@ from cudabench.explain.card_rates import roofs
 from cudabench.records.file import ResultsFile, under_another_roof
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
+from cudabench.results.groups import grouped
 from cudabench.views.quantities import copy_of
 
 SECTOR = 32  # bytes
@@ -118,13 +119,13 @@ class _Dot:
 
 def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, ...]:
     """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
-    problems: dict[tuple[str, str, str], list[Member]] = {}
-    for run, file in enumerate(files):
-        for result in file.results:
-            key = (result.operation, units.size(result), result.dtype)
-            problems.setdefault(key, []).append(Member(run, result, file, result.kernel))
+    problems = grouped(
+        ((result.operation, units.size(result), result.dtype), Member(run, result, file, result.kernel))
+        for run, file in enumerate(files)
+        for result in file.results
+    )
     made = (chart(" ".join(filter(None, key)), members, labels) for key, members in problems.items())
-    return tuple(one for one in made if one)
+    return tuple(filter(None, made))
 
 
 def missing(results: Sequence[Result]) -> str:
@@ -144,9 +145,7 @@ def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still
     dots = [dot for one in members if (dot := _dot(one, computes))]
     if not dots:
         return None
-    by_card: dict[str, list[_Dot]] = {}
-    for dot in dots:
-        by_card.setdefault(dot.card, []).append(dot)
+    by_card = grouped((dot.card, dot) for dot in dots)
     allowed = [_allowed(mine, computes) for mine in by_card.values()]
     xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
@@ -172,13 +171,6 @@ def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still
     )
 
 
-def moved(result: Result) -> int | None:
-    """Return the bytes of all sectors that a kernel's requests touch, None where nobody counted."""
-    if result.access is None:
-        return None
-    return SECTOR * (total(result.access, "global").actual + total(result.access, "local").actual) or None
-
-
 def instructions(result: Result) -> int | None:
     """Return the warp instructions that a kernel executes: of the code that was measured, else of that which the
     simulator counted in its place; None where nobody counted."""
@@ -191,7 +183,8 @@ def instructions(result: Result) -> int | None:
 def _dot(of: Member, computes: bool) -> _Dot | None:
     result = of.result
     work = result.flops if computes else instructions(result)
-    traffic = result.bytes if computes else (moved(result) or 0) / SECTOR
+    sectors = sum(total(result.access or (), space).actual for space in ("global", "local"))
+    traffic = result.bytes if computes else sectors
     time = result.true_time
     seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
     if not traffic or not work or not seconds:

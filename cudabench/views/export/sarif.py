@@ -18,6 +18,7 @@ from cudabench.explain.accesses import cost
 from cudabench.records.results import Access, Hazard, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
+from cudabench.results.groups import grouped
 from cudabench.views.export.run import Run, missed, name
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -145,9 +146,7 @@ def log(found: Sequence[Finding]) -> str:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {
-                    "driver": {"name": "cudabench", "version": __version__, "rules": [_descriptor(r) for r in used]}
-                },
+                "tool": {"driver": {"name": "cudabench", "version": __version__, "rules": [*map(_descriptor, used)]}},
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(finding, used.index(finding.rule)) for finding in found],
             }
@@ -184,9 +183,14 @@ def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
 
 
 def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:
-    where = where or max(result.access or (), key=lambda row: cost(row).actual, default=None)
+    where = where or dearest(result)
     line, snippet = (where.line, where.source) if where else (1, "")
     return Finding(RULES[rule], message, label, result.source, line, snippet)
+
+
+def dearest(result: Result) -> Access | None:
+    """Return the access that costs most."""
+    return max(result.access or (), key=lambda row: cost(row).actual, default=None)
 
 
 def worse(row: Row) -> str | None:
@@ -201,13 +205,10 @@ def worse(row: Row) -> str | None:
 
 def grown(base: Result, new: Result) -> Access | None:
     """Return the access that grew most: lines move, so what says which is which is their text."""
-    before: dict[tuple[str, str, str], int] = {}
-    for row in base.access or ():
-        key = (row.source, row.space, row.op)
-        before[key] = before.get(key, 0) + cost(row).actual
+    before = grouped(((row.source, row.space, row.op), cost(row).actual) for row in base.access or ())
 
     def growth(row: Access) -> int:
-        return cost(row).actual - before.get((row.source, row.space, row.op), 0)
+        return cost(row).actual - sum(before.get((row.source, row.space, row.op), ()))
 
     most = max(new.access or (), key=growth, default=None)
     return most if most and growth(most) > 0 else None
