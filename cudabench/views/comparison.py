@@ -19,19 +19,11 @@ from cudabench.views.console import Console, say
 from cudabench.views.export.run import short_names
 
 STYLES = {
-    "slower": "red",
-    "more": "red",
-    "mixed": "yellow",
-    "wrong": "bold red",
-    "failed": "bold red",
-    "still wrong": "red",
-    "still failed": "red",
-    "faster": "green",
-    "fewer": "green",
-    "mended": "green",
-    "unclear": "yellow",
-    "new": "cyan",
-    "missing": "cyan",
+    **dict.fromkeys(("wrong", "failed"), "bold red"),
+    **dict.fromkeys(("slower", "more", "still wrong", "still failed"), "red"),
+    **dict.fromkeys(("mixed", "unclear"), "yellow"),
+    **dict.fromkeys(("faster", "fewer", "mended"), "green"),
+    **dict.fromkeys(("new", "missing"), "cyan"),
 }
 
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 from cudabench.cards.load import like
@@ -79,22 +80,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A roofline of one problem: axes with their ticks (where, and the number), roofs by card, points, and the arrows
-    from rung to rung."""
-
-    title: str
-    across: str
-    up: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    roofs: tuple[Line, ...]
-    points: tuple[Point, ...]
-    arrows: tuple[Line, ...]
-    cards: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Member:
     """A result with its run, the file that it is of, and the name of its point."""
 
@@ -117,7 +102,7 @@ class _Dot:
         return str(self.priced.get("card") or "")
 
 
-def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, ...]:
+def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleNamespace, ...]:
     """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
     problems = grouped(
         ((result.operation, units.size(result), result.dtype), Member(run, result, file, result.kernel))
@@ -137,8 +122,11 @@ def missing(results: Sequence[Result]) -> str:
     return "The simulator measures no time, and the file has no limits to place the kernels by."
 
 
-def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False) -> Chart | None:
-    """Return the chart of one problem, None without a point. labels: of the runs; a chart that is still, and says
+def chart(
+    title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False
+) -> SimpleNamespace | None:
+    """Return the chart of one problem: the names of its axes, their ticks (where, and the number), roofs by card,
+    points, and arrows from rung to rung; None without a point. labels: of the runs; a chart that is still, and says
     nothing at a click, has every point's label."""
     members = [one for one in members if one.result.status == "ok" and not under_another_roof(one.file, one.result)]
     computes = any(one.result.flops and one.result.bytes for one in members)
@@ -166,8 +154,16 @@ def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still
         for a, b in pairwise(points)
         if a.run == b.run == newest and math.hypot(a.x - b.x, a.y - b.y) > 2
     ]
-    return Chart(
-        title, names[0], names[1], x_ticks, y_ticks, tuple(lines), tuple(points), tuple(arrows), tuple(by_card)
+    return SimpleNamespace(
+        title=title,
+        across=names[0],
+        up=names[1],
+        x_ticks=x_ticks,
+        y_ticks=y_ticks,
+        roofs=lines,
+        points=points,
+        arrows=arrows,
+        cards=[*by_card],
     )
 
 
@@ -208,32 +204,29 @@ def _priced(of: Member) -> Mapping[str, Any]:
 def _allowed(dots: Sequence[_Dot], computes: bool) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
     """Return the slopes and the level roofs of one card by name: its memory and the copy of the run; the results' types
     and the tensor formats that their code uses, or what it issues."""
-    priced = dots[0].priced
-    speeds = {"memory": _figure(priced, "memory_gbps"), "copy": copy_of([dot.of.result for dot in dots])}
+
+    def figure(key: str) -> float:
+        value = dots[0].priced.get(key)
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else 0.0
+
+    speeds = {"memory": figure("memory_gbps"), "copy": copy_of([dot.of.result for dot in dots])}
     slopes = [
         (f"{name} {units.digits(gbps)} GB/s", gbps if computes else gbps / SECTOR)
         for name, gbps in speeds.items()
         if gbps
     ]
     if not computes:
-        issue = _figure(priced, "issue_ginstructions")
-        return slopes, [("issue", issue)] if issue else []
-    wanted: dict[str, str] = {}
+        return slopes, [("issue", issue)] if (issue := figure("issue_ginstructions")) else []
+    wanted: dict[str, float] = {}
     for result in (dot.of.result for dot in dots):
-        wide = "float64" if result.dtype == "float64" else "float32"
-        wanted[wide] = f"{wide}_gflops"
-        code = result.machine_code
-        if code and code.arithmetic and (code.pipes is None or code.pipes.get("tensor")):
-            for name in code.arithmetic:
-                if name in TENSOR and (name != "float64" or (code.pipes or {}).get("tensor")):
-                    wanted[f"tensor {name}"] = f"{TENSOR[name]}_gflops"
-    tops = {name: _figure(priced, key) for name, key in wanted.items()}
-    return slopes, [(f"{name} {_rate(top)}", top) for name, top in tops.items() if top]
-
-
-def _figure(priced: Mapping[str, Any], key: str) -> float | None:
-    value = priced.get(key)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else None
+        code, wide = result.machine_code, "float64" if result.dtype == "float64" else "float32"
+        wanted[wide] = figure(f"{wide}_gflops")
+        tensor = bool(code and code.pipes and code.pipes.get("tensor"))
+        computed = code.arithmetic if code and (code.pipes is None or tensor) else ()
+        for name in computed or ():
+            if name in TENSOR and (name != "float64" or tensor):
+                wanted[f"tensor {name}"] = figure(f"{TENSOR[name]}_gflops")
+    return slopes, [(f"{name} {_rate(top)}", top) for name, top in wanted.items() if top]
 
 
 def _rate(gflops: float) -> str:
@@ -280,8 +273,7 @@ def _roofs(
     for number, (name, slope) in enumerate(slopes):
         start, end = max(x_low, y_low / slope), min(x_high, most / slope)
         if start < end:
-            line = Line(across(start), up(slope * start), across(end), up(slope * end), name, number > 0, card)
-            found.append(line)
+            found.append(Line(across(start), up(slope * start), across(end), up(slope * end), name, number > 0, card))
     for name, top in tops:
         start = max(x_low, top / max((slope for _, slope in slopes), default=math.inf))
         if y_low <= top <= y_high and start < x_high:
@@ -319,13 +311,14 @@ def _placed(
     points = []
     for at, dot in enumerate(dots):
         x, y = across(dot.x), up(dot.y)
-        label_y, to_left = places.get(at, (y, False))
         which = f" ({labels[dot.of.run]})" if len(labels) > 1 else ""
-        at_most = "at most " if dot.bound else ""
-        said = f"{dot.of.name}{which}: {at_most}{_short(dot.y)} {names[2]} at {_short(dot.x)} {names[0]}"
+        reached = f"{'at most ' if dot.bound else ''}{_short(dot.y)} {names[2]} at {_short(dot.x)} {names[0]}"
         points.append(
-            Point(x, y, label_y, to_left, dot.of.name, at in places, said, dot.of.run, dot.bound, cards.index(dot.card))
-        )
+            Point(
+                x, y, *places.get(at, (y, False)), dot.of.name, at in places, f"{dot.of.name}{which}: {reached}",
+                dot.of.run, dot.bound, cards.index(dot.card),
+            )
+        )  # fmt: skip
     return points
 
 

@@ -72,7 +72,7 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
         return (row.space, row.op, row.array)
 
     found: list[Pair] = []
-    matcher = SequenceMatcher(None, [likeness(row) for row in old], [likeness(row) for row in new], autojunk=False)
+    matcher = SequenceMatcher(None, [*map(likeness, old)], [*map(likeness, new)], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
             found += zip(old[a:b], new[c:d], strict=True)
@@ -134,27 +134,21 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
     unlike = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
-    for before, after in unlike:
-        one = before or after
-        assert one is not None
-        requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
-        picture = tuple(
-            (None if row is None else row.line, None if request is None else request.passes)
-            for row, request in zip((before, after), requests, strict=True)
-        )
+    for pair in unlike:
+        sides = [(result, row, _request(result, row)) for result, row in zip((old, new), pair, strict=True) if row]
+        picture = tuple((id(result), row.line, request and request.passes) for result, row, request in sides)
         if picture in drawn or len(drawn) == PICTURES:
             continue
         drawn.add(picture)
         out.print()
+        one = sides[0][1]
         say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
-        for result, row in ((old, before), (new, after)):
-            if row is not None:
-                line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
-                say(out, shortened(line, out.width), no_wrap=True)
-        if one.space == "shared":
-            for result, request in zip((old, new), requests, strict=True):
-                if request:
-                    strip(out, f"{result.kernel:{width}}", request)
+        for result, row, _ in sides:
+            line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
+            say(out, shortened(line, out.width), no_wrap=True)
+        for result, _, request in sides:
+            if request:
+                strip(out, f"{result.kernel:{width}}", request)
     if not unlike:
         out.print()
         out.print("No access costs more or less in one than in the other.")
@@ -171,13 +165,8 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 
 def strip(out: Console, kernel: str, request: BankRequest) -> None:
     """Print the bank of each lane's element, why it is that one, and how many lanes meet."""
-    from rich.text import Text
-
-    banks: dict[int, int] = {}
-    for row in request.passes:
-        for bank, lanes in enumerate(row):
-            for lane in lanes:
-                banks[lane] = min(banks.get(lane, bank), bank)
+    served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
+    banks = dict(sorted(served, key=lambda each: -each[1]))  # of several the lowest
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4
@@ -185,21 +174,16 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         moves = "in the same bank" if turn == 0 else f"{turn} bank{'s' if turn > 1 else ''} further"
         say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
-        shown = ", ".join("[" + ", ".join(map(str, index)) + "]" for index in (first[0], first[1], first[2]))
-        last = "[" + ", ".join(map(str, first[-1])) + "]"
-        say(out, f"{kernel}  its lanes take {shown} ... {last}", "dim")
+        *shown, last = (f"[{', '.join(map(str, index))}]" for index in (*first[:3], first[-1]))
+        say(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
     start = len(kernel) + 2
     halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
     for lanes_shown in halves:
         say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
-        line = Text(f"{kernel}  bank ")
-        for lane in lanes_shown:
-            line.append(f"{banks[lane]:>3}" if lane in banks else "  .", style="")
-        out.print(line)
+        say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     taken = len(request.passes)
-    meet = (
-        f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
-        if taken > request.ideal
-        else f"no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}"
-    )
-    say(out, f"{kernel}  {meet}", "red" if taken > request.ideal else "green")
+    if taken > request.ideal:
+        meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
+        say(out, f"{kernel}  {meet}", "red")
+    else:
+        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")
