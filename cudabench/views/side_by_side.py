@@ -44,19 +44,21 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     found = pairs(by_line(old.access or ()), by_line(new.access or ()))
     table(out, old, new, found)
     different(out, old, new, found)
+
+    def head(result: Result) -> None:
+        out.print()
+        say(out, result.kernel, "bold")
+
     for result in (old, new):
         if threads:
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             thread_picture(out, result.threads or ())
         if banks:
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             bank_pictures(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             if result.hazards:
                 hazards(out, result.hazards, result.warnings)
             if result.reason:
@@ -85,19 +87,14 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
 def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
     """Print what each access costs in both kernels, with a word where that changed."""
     narrow = out.width < WIDE
-    rows: list[tuple[str, ...]] = []
-    styles: list[str] = []
-    for before, after in found:
-        one = before or after
-        assert one is not None
+    rows, styles = [], []
+    for pair in found:
+        one = next(filter(None, pair))
         name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
-        word = changed(before, after)
+        word, what = changed(*pair), unit(one.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
-        if narrow:
-            what = unit(one.space)
-            rows.append((name, what, _number(before), _number(after), word.removesuffix(f" {what}")))
-        else:
-            rows.append((name, _cell(before), _cell(after), word))
+        narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
+        rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
     names = [Head(shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
