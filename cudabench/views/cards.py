@@ -223,7 +223,12 @@ def _every(
     found = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
     labels = list(dict.fromkeys(name for results in found.values() for name in results))
     kept = labels[:MOST_ROWS]
-    cells = {key: [_cell(by_label.get(name)) for name in kept] for key, by_label in found.items() if by_label}
+    limits = {key: {name: one.limits[0] for name, one in own.items() if one.limits} for key, own in found.items()}
+    cells = {
+        key: [f"{units.seconds(own[n].time_s)} {verdict.name(own[n])}" if n in own else NOTHING for n in kept]
+        for key, own in limits.items()
+        if found[key]
+    }
     widths = [2 + max(map(len, (line(key), *texts))) for key, texts in cells.items()]
     taken = accumulate(widths, initial=max(map(len, (heading, *kept))))
     fits = [width <= out.width for width in taken][1:]
@@ -235,12 +240,6 @@ def _every(
     if len(shown) < len(cells):
         left = ", ".join(line(key) for key in list(cells)[len(shown) :])
         say(out, f"Too narrow for: {left}; a wider terminal or a pipe shows all.", "dim")
-
-
-def _cell(result: Result | None) -> str:
-    if result is None or not result.limits:
-        return NOTHING
-    return f"{units.seconds(result.limits[0].time_s)} {verdict.name(result.limits[0])}"
 
 
 def legend(out: Console, rows: Sequence[Row]) -> None:

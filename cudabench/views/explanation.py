@@ -9,7 +9,7 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, over, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.launch import WARP, dim_text
-from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
+from cudabench.records.results import Access, BankRequest, Branch, Hazard, Result, ThreadAccess, Warning
 from cudabench.results import units
 from cudabench.results.columns import Column
 from cudabench.results.groups import grouped
@@ -95,7 +95,9 @@ def summary(result: Result) -> str:
     else:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         ran = f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"
-    formats = formats_that_ran(code) if code else []
+    pipes = (code and code.pipes) or {}
+    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0  # no float64 ran, as in sinf for small arguments
+    formats = [name for name in (code and code.arithmetic) or () if name != "float64" or not idle]
     parts = (
         f"{units.about(code)}{ran}",
         f"{units.about(code)}{threads:.1f} threads each" if threads is not None else "",
@@ -110,13 +112,6 @@ def summary(result: Result) -> str:
     )
     inexact = f"\n~ hardware may execute more or fewer: {code.inexact}" if code and code.inexact else ""
     return ", ".join(filter(None, parts)) + inexact
-
-
-def formats_that_ran(code: MachineCode) -> list[str]:
-    """Return the number formats of the code without float64 where none of it ran, as in sinf for small arguments."""
-    pipes = code.pipes or {}
-    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
-    return [name for name in code.arithmetic or () if name != "float64" or not idle]
 
 
 COLUMNS: tuple[Column[Access], ...] = (
@@ -284,7 +279,8 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
         for key in own:
             mine = by_thread.get((*thread, *key), [])
             more = f" +{len(mine) - SHOWN}" if len(mine) > SHOWN else ""
-            cells[-1].append(" ".join(element(row) for row in mine[:SHOWN]) + more)
+            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in mine[:SHOWN])
+            cells[-1].append(" ".join(elements) + more)
             if key in banked:
                 cells[-1].append(" ".join(str(row.bank) for row in mine[:SHOWN]) + more)
     out.print(grid(heads, cells))
@@ -297,11 +293,6 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
 
 SHOWN = 4  # accesses of a thread to one array that its row tells
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
-
-
-def element(row: ThreadAccess) -> str:
-    """Return an element as C and NumPy write it: 'tile[3, 5]'."""
-    return f"{row.array}[{', '.join(map(str, row.index))}]"
 
 
 def meeting(rows: Sequence[ThreadAccess]) -> str:

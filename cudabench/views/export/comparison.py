@@ -29,7 +29,9 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
         sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
         for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            add_suite(root, f"{heading}: {names[0]} -> {label}", _when(comparison), comparison.new, cases, {})
+            utc = str(comparison.new.provenance.get("utc", ""))  # the schema wants it to seconds
+            when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
+            add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)
 
 
@@ -42,12 +44,6 @@ def _case(row: Row, result: Result, comparison: Comparison, failure: Failure | N
         f"only in {base}" if row.new is None and not failure else None,
         _line(row),
     )
-
-
-def _when(comparison: Comparison) -> str:
-    """Return when the new file was measured, as the schema wants it; the epoch where the file does not say."""
-    utc = str(comparison.new.provenance.get("utc", ""))
-    return utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else EPOCH.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _line(row: Row) -> str:

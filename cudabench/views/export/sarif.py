@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cudabench import __version__
 from cudabench import text as texts
 from cudabench.explain.accesses import cost
-from cudabench.records.results import Access, Hazard, Result
+from cudabench.records.results import Access, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
 from cudabench.results.groups import grouped
@@ -159,8 +159,10 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
     """Yield what is to be said of a run's results, in their order, then what is worse than in the base."""
     for result in run.file.results:
         label = name(result, run.file)
-        for hazard in result.hazards or ():
-            yield _of_hazard(hazard, result, label)
+        for one in result.hazards or ():
+            rule = RULES.get(one.kind) or Rule(one.kind, f"A hazard: {one.kind}.", "error", "The message names it.")
+            first = {"block": list(one.block), "thread": list(one.thread)}
+            yield Finding(rule, one.message, label, result.source, one.line, one.source, max(one.count, 1), first)
         mismatched = result.verification is not None and result.verification.mismatches > 0
         if result.status == "wrong" and (mismatched or not result.hazards):
             yield _of_result("wrong-result", result.reason or "the output is wrong", result, label)
@@ -174,12 +176,6 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
             if what and row.base and row.new:
                 where = grown(row.base, row.new)
                 yield _of_result("regression", what, row.new, name(row.new, run.file), where)
-
-
-def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
-    rule = RULES.get(hazard.kind) or Rule(hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it.")
-    first = {"block": list(hazard.block), "thread": list(hazard.thread)}
-    return Finding(rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first)
 
 
 def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:

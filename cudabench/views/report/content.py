@@ -59,6 +59,8 @@ def page(
     labels = _labels(files, names)
     comparison = _comparison(files)
     changes = compare.worst_first(comparison.rows) if comparison and comparison.scope != "hardware" else []
+    results = [result for file in files for result in file.results]
+    titles = list(dict.fromkeys(map(problem, results))) or ["Machine code of two revisions"]
     groups = worst_first(groups_of(files), changes)
     order = [entry for entries in groups.values() for entry in entries]
     best = best_of(order)
@@ -68,10 +70,9 @@ def page(
     first_open = next((e for e in shown if e.status in ("wrong", "failed")), None) or worth_a_look(shown, best)
     charts = roofline.charts(files, labels)
     sides = max(1, sum(len(entry.results) for entry in shown))
-    results = [result for file in files for result in file.results]
     good, verdict = _verdict(files, comparison, order)
     return SimpleNamespace(
-        title=_title(files),
+        title=f"{titles[0]} and {len(titles) - 1} more" if len(titles) > 1 else titles[0],
         verdict=verdict,
         good=good,
         headlines=_changed(order, anchors, changes) if changes else _headlines(order, anchors),
@@ -124,13 +125,6 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
 
 
 # The verdict ---------------------------------------------------------------------------------------------------------
-
-
-def _title(files: Sequence[ResultsFile]) -> str:
-    titles = list(dict.fromkeys(problem(result) for file in files for result in file.results))
-    if not titles:
-        return "Machine code of two revisions"
-    return titles[0] if len(titles) == 1 else f"{titles[0]} and {len(titles) - 1} more"
 
 
 def _verdict(

@@ -103,7 +103,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         pass
     else:
         first, last = text.count("\n", 0, kernel.start) + 1, text.count("\n", 0, kernel.end) + 1
-        while first > 1 and _comment(lines[first - 2]):
+        while first > 1 and lines[first - 2].strip().startswith(("//", "/*", "*")):
             first -= 1
         wanted |= set(range(first, last + 1))
     for number in (*counts, *(hazard.line for hazard in result.hazards or ())):
@@ -120,10 +120,6 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
 def _parsed(text: str, name: str) -> SourceFile:
     """Return a source as its reader has it, read once for all its kernels."""
     return parse_text(text, name)
-
-
-def _comment(line: str) -> bool:
-    return line.strip().startswith(("//", "/*", "*"))
 
 
 def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> SimpleNamespace:
