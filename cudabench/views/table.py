@@ -274,12 +274,7 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     """Return the columns of a run on a GPU."""
     start, end = common_columns(results)
     middle = [
-        Column(
-            "time",
-            lambda r: (
-                f"{units.seconds(r.time.median_s)} {units.spread(stats.dispersion(r.time) / 2)}" if r.time else NOTHING
-            ),
-        ),
+        Column("time", _time),
         Column("GB/s", lambda r: number(r.bandwidth_gbps), expendable=7 if operation.flops else 0),
         Column("of copy", lambda r: percent(r.copy_fraction)),
         Column("of peak", lambda r: percent(r.peak_fraction), expendable=2),
@@ -368,6 +363,12 @@ def _explained(result: Result) -> str:
         return NOTHING
     longest = result.limits[0]
     return f"{percent(longest.time_s / result.true_time.median_s)} {verdict.name(longest)}"
+
+
+def _time(result: Result) -> str:
+    if result.time is None:
+        return NOTHING
+    return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
 
 
 def _instructions(result: Result) -> str:
