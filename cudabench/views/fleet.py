@@ -157,10 +157,34 @@ class View:
         found = self.found
         several = len({row.model for row in found.measurements}) > 1
         faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
+        who: list[Column[Any]] = [
+            Column("card", lambda row: self._short(row.id), right=False),
+            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
+        ]
+        slow: list[Column[SlowCard]] = [
+            Column("model", lambda row: self.cards[row.id].model or NOTHING, False, 2),
+            Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
+            Column("worst", lambda row: slower(row.kernels[0].ratio)),
+            Column("in", lambda row: row.kernels[0].kernel, right=False, expendable=1),
+            Column("why", why, right=False),
+        ]
+        slowing: list[Column[Slowing]] = [
+            Column("kernel", lambda row: row.kernel, right=False),
+            Column("change", lambda row: slower(row.change)),
+            Column(
+                "against its model, folder by folder",
+                lambda row: " ".join(NOTHING if ratio is None else slower(ratio) for ratio in row.ratios[-8:]),
+                right=False,
+            ),
+        ]
+        bad: list[Column[Card]] = [
+            Column("status", lambda row: row.status, right=False),
+            Column("why", lambda row: row.reason or NOTHING, right=False),
+        ]
         return [
-            Table("Slow cards", self._slow(several), found.slow, "red"),
-            Table("Cards that get slower", self._slowing(), found.slowing, "red"),
-            Table("Cards without a right result", self._faulty(), faulty, "yellow"),
+            Table("Slow cards", [*who, *(slow if several else slow[1:])], found.slow, "red"),
+            Table("Cards that get slower", [*who, *slowing], found.slowing, "red"),
+            Table("Cards without a right result", [*who, *bad], faulty, "yellow"),
         ]
 
     def models(self) -> list[Table]:
@@ -180,9 +204,9 @@ class View:
 
     def damaged(self) -> list[Table]:
         """Return the table of files that are no shards."""
-        columns = [
-            Column[Damaged]("file", lambda row: row.file, right=False),
-            Column[Damaged]("why", lambda row: row.reason, right=False),
+        columns: list[Column[Damaged]] = [
+            Column("file", lambda row: row.file, right=False),
+            Column("why", lambda row: row.reason, right=False),
         ]
         return [Table("Files that are no shards", columns, self.found.damaged, "yellow")]
 
@@ -199,39 +223,6 @@ class View:
             Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
             Column("slowest", lambda row: slower(row.worst)),
             Column("which", lambda row: self._short(row.worst_card), right=False, expendable=2),
-        ]
-
-    def _slow(self, several: bool) -> list[Column[SlowCard]]:
-        model = [Column[SlowCard]("model", lambda row: self.cards[row.id].model or NOTHING, False, 2)]
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
-            *(model if several else []),
-            Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
-            Column("worst", lambda row: slower(row.kernels[0].ratio)),
-            Column("in", lambda row: row.kernels[0].kernel, right=False, expendable=1),
-            Column("why", why, right=False),
-        ]
-
-    def _slowing(self) -> list[Column[Slowing]]:
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
-            Column("kernel", lambda row: row.kernel, right=False),
-            Column("change", lambda row: slower(row.change)),
-            Column(
-                "against its model, folder by folder",
-                lambda row: " ".join(NOTHING if ratio is None else slower(ratio) for ratio in row.ratios[-8:]),
-                right=False,
-            ),
-        ]
-
-    def _faulty(self) -> list[Column[Card]]:
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: row.host or NOTHING, right=False),
-            Column("status", lambda row: row.status, right=False),
-            Column("why", lambda row: row.reason or NOTHING, right=False),
         ]
 
     def _grouped(self, kind: str) -> list[Column[Group]]:
