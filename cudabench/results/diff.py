@@ -166,8 +166,7 @@ class _Texts:
         self._new_of: dict[str, dict[int, int]] = {}
 
     def lines(self, at: int, file: str) -> list[str]:
-        """Return the lines of a side's source, or of a header by its name; none where it is not beside the source or
-        in its folders."""
+        """Return the lines of a side's source, or of a header by its name; none where it cannot be found."""
         if (at, file) not in self._read:
             source = self._sides[at].source
             text = "" if file else source.text

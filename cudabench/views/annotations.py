@@ -19,8 +19,7 @@ KINDS: dict[str, Literal["error", "warning", "notice"]] = {"error": "error", "wa
 
 
 def of_run(run: Run) -> Iterator[str]:
-    """Yield an annotation for each finding of a run: hazards, wrong and failed kernels, missed thresholds; then for
-    each kernel that was skipped, of which nothing is known."""
+    """Yield an annotation for each finding of a run, then for each skipped kernel, of which nothing is known."""
     for finding in findings(run):
         message = f"{finding.kernel}: {finding.message}"
         yield line(KINDS[finding.rule.level], message, finding.source, finding.line, finding.rule.id)

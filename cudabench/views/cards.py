@@ -38,8 +38,7 @@ SHEET = "; of a datasheet, whose figures no card reaches, a bound of a bound"
 
 @dataclass(frozen=True)
 class Row:
-    """A card with the result that has the lowest bound there, and how many more have the same; without one, the status
-    of those that cannot run."""
+    """A card with the result of the lowest bound there and how many more have the same, or why there is none."""
 
     card: Card
     best: Result | None
@@ -150,8 +149,7 @@ def not_of_all(cards: Sequence[Card]) -> set[str]:
 
 
 def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the right results of a card's architecture with the limits of that card as theirs, without those of
-    resources that other cards lack."""
+    """Return the right results of a card's architecture with its limits, without those that other cards lack."""
     found = []
     for result in results:
         own = next((one for one in result.limits_by_card or () if one.card == card.key), None)

@@ -97,8 +97,7 @@ def _grouped(
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
-    """Return the columns of two cards' table; of a measured card beside a datasheet what its units allow is compared,
-    and what was measured stands last."""
+    """Return the columns of two cards' table; beside a datasheet what units allow is compared, measured last."""
 
     def measured(row: Row) -> str:
         sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]

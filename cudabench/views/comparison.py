@@ -218,8 +218,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def winner(comparison: Comparison) -> str:
-    """Return a sentence on which of two cards is faster, by how much, and where the other one is; empty where files
-    hold several cards or no common time."""
+    """Return which of two cards is faster, by how much, and where the other one is; '' for more cards or no time."""
     base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
     if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
         return ""
@@ -255,8 +254,7 @@ START: tuple[Column[Row], ...] = (
 
 
 def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
-    """Return the columns behind START: of one GPU times, of the simulator what changed, of two GPUs each figure beside
-    its own scale."""
+    """Return the columns behind START: times, in the simulator what changed, of two GPUs each on its own scale."""
     if scope == "gpu":
         return [
             Column("base", lambda row: time_text(row.base)),

@@ -172,8 +172,7 @@ class Scale:
         return float(self.of(np.array([ratio]))[0])
 
     def ticks(self) -> list[SimpleNamespace]:
-        """Return marks that have room, each with its place and text: the median's, then those that are nearest to it on
-        both sides."""
+        """Return marks that have room, with place and text: the median's, then the nearest on both sides."""
         found: list[SimpleNamespace] = []
         for percent in (sign * each for each in TICKS for sign in (1, -1) if each or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0

@@ -18,8 +18,7 @@ def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | Non
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return which kernels have the lowest bound, those that waste least first, and what holds them; '' for fewer than
-    two kernels, and for several sizes."""
+    """Return which kernels have the lowest bound and what holds them; '' for fewer than two or several sizes."""
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""

@@ -325,8 +325,7 @@ def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Qua
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
-    """Draw the time of the same bytes at the speed of the copy and of the peak, and return the lines by name; with
-    limits one of theirs too."""
+    """Draw the time of the same bytes at the speed of the copy and of the peak; return the lines by name."""
     times = grouped(
         ((name, elements(result)), result.bytes / speed / 1e3)
         for result in file.results
@@ -386,8 +385,7 @@ def elements(result: Result) -> float:
 
 
 def size_label(result: Result, varying: Collection[str] = ()) -> str:
-    """Return a size in short: 4096 x 4096, or 2^25 for a long single number; of a kernel of the user's own the numbers
-    that vary."""
+    """Return a size in short: 4096 x 4096, or 2^25; of a kernel of the user's own the numbers that vary."""
     if result.operation == "run" and varying:
         result = replace(result, size={name: value for name, value in result.size.items() if name in varying})
     numbers = list(result.size.values())

@@ -68,8 +68,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return what tells the blocks of a sweep apart: bandwidth, operations or time; in the simulator every count that
-    varies."""
+    """Return what tells the blocks of a sweep apart; in the simulator every count that varies."""
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
         if all(r.gflops is not None and is_arithmetic(r) for r in right):

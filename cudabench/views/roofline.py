@@ -169,8 +169,7 @@ def chart(
 
 
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions that a kernel executes: of the code that was measured, else of that which the
-    simulator counted in its place; None where nobody counted."""
+    """Return the warp instructions of the measured code, else those that the simulator counted in its place."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -279,8 +278,7 @@ def _roofs(
 def _labels(
     dots: Sequence[_Dot], lines: Sequence[Line], across: _Axis, up: _Axis, still: bool
 ) -> dict[int, tuple[float, bool]]:
-    """Return where the labels of dots are, as (height, to the left): each as near to its dot as there is room, so that
-    they do not lie on each other."""
+    """Return where labels are, as (height, to the left): as near to their dots as there is room, none on another."""
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []

@@ -148,10 +148,10 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
         return {}
     finals = _finals(swept, results)
     if finals and finals[0].result.status == "ok":
-        tied = {sweep_points.identity(final.result) for final in sweep_points.ties(finals)}
-        best = sweep_points.identity(finals[0].result)
-        return {at: "*" if sweep_points.identity(r) == best else "=" for at, r in enumerate(results)
-                 if sweep_points.identity(r) in {best, *tied}}  # fmt: skip
+        mark = {sweep_points.identity(final.result): "=" for final in sweep_points.ties(finals)}
+        mark[sweep_points.identity(finals[0].result)] = "*"
+        marked = ((at, mark.get(sweep_points.identity(result))) for at, result in enumerate(results))
+        return {at: own for at, own in marked if own}
     equal = [at for at, result in enumerate(results) if any(result is one for one in sweep_points.best(results))]
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
@@ -262,32 +262,31 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) 
 def _refused_blocks(swept: Swept) -> list[str]:
     """Return which blocks were refused, and which ran and were not right, by reason."""
     refused = [
-        ("Refused", each.reason.partition(": ")[2] or each.reason, dim_text(each.block)) for each in swept.refused
+        (("Refused", each.reason.partition(": ")[2] or each.reason), dim_text(each.block)) for each in swept.refused
     ]
-    bad = [(r.status.capitalize(), f"{r.reason}", dim_text(r.block)) for r in swept.results if r.status != "ok"]
-    found = grouped(((what, reason), block) for what, reason, block in [*refused, *bad])
+    bad = [((r.status.capitalize(), f"{r.reason}"), dim_text(r.block)) for r in swept.results if r.status != "ok"]
+    found = grouped([*refused, *bad])
     return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in found.items()]
 
 
 def _trouble(swept: Swept) -> list[str]:
     """Return which points were left out and which ran and were not right, by reason, a few of each."""
-    refused = [("Left out", each.reason, text_of(each.values) or dim_text(each.block)) for each in swept.refused]
+    refused = [(("Left out", each.reason), text_of(each.values) or dim_text(each.block)) for each in swept.refused]
     bad = [
         (
-            r.status.capitalize(),
-            "".join((r.reason or "").strip().splitlines()[:1]),
+            (r.status.capitalize(), "".join((r.reason or "").strip().splitlines()[:1])),
             text_of(r.parameters) or dim_text(r.block),
         )
         for r in swept.results
         if r.status != "ok"
     ]
-    found = grouped(((what, reason), point) for what, reason, point in [*refused, *bad])
-    lines = []
-    for (what, reason), points in [*found.items()][:MOST_REASONS]:
-        more = f" and {len(points) - 3} more" if len(points) > 3 else ""
-        lines.append(f"{what}: {', '.join(points[:3])}{more}: {reason}")
+    found = grouped([*refused, *bad])
+    lines = [
+        f"{what}: {', '.join(points[:3])}{f' and {len(points) - 3} more' if len(points) > 3 else ''}: {reason}"
+        for (what, reason), points in found.items()
+    ]
     left = len(found) - MOST_REASONS
-    return lines + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
+    return lines[:MOST_REASONS] + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
 
 
 def _best_block(swept: Swept) -> list[str]:

@@ -120,8 +120,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print what bounds and counts are, which kernels have the lowest bound, which one wastes most, and what shows
-    more."""
+    """Print what bounds and counts are, the lowest bounds, the most waste, and what shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if said := lowest_line(results):

@@ -43,8 +43,7 @@ class Group:
 
 
 def groups(found: Sequence[CodeDifference]) -> list[Group]:
-    """Return the differences with architectures that show the same figures together, in their order; where the code is
-    the same, all that say so."""
+    """Return the differences in their order, those together of which the architectures show the same."""
 
     def shown(each: CodeDifference) -> tuple[object, ...]:
         texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()

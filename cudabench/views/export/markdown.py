@@ -15,10 +15,7 @@ from cudabench.views.export.run import Run, hazards, labels_of, missed, title, t
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a table a problem, under the device that it ran on; reasons of what is not right follow.
-
-    Several runs have headings.
-    """
+    """Return a table a problem under its device, then reasons of what is not right; several runs have headings."""
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []

@@ -58,8 +58,7 @@ def name(result: Result, file: ResultsFile) -> str:
 
 
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
-    """Yield the right results, each with its file and its name: where several runs share one, the run's file is a part
-    of it."""
+    """Yield the right results with their files and names; a name that several runs share has the run's in it."""
     in_runs = Counter(one for run in runs for one in {name(result, run.file) for result in run.file.results})
     for run, label in zip(runs, labels_of(runs), strict=True):
         for result in run.file.results:

@@ -212,8 +212,7 @@ def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
-    """Return the newest results under the names that the page has for their kernels, with the problem where there are
-    several."""
+    """Return the newest results under the page's names of their kernels, with the problem if there are several."""
     several = len({problem(entry.last) for entry in order}) > 1
     names = (f"{entry.name} ({problem(entry.last)})" if several else entry.name for entry in order)
     return [replace(entry.last, kernel=name) for entry, name in zip(order, names, strict=True)]

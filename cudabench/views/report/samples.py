@@ -43,22 +43,19 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
         share = (min(value, high) - low) / (high - low) if high > low else 0.5
         return round(HEIGHT * (0.95 - 0.9 * share))
 
-    dots = spans = medians = ""
+    def drawn(values: Sequence[float]) -> str:
+        return "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
+
     bins = max(FEWEST_BINS, min(BINS, ALL_BINS // strips))
-    if len(values) <= MOST_DOTS * bins // BINS:
-        dots = "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
-    else:
-        for at, part in enumerate(_bins(values, bins)):
-            x = _x(at, bins)
-            spans += f"M{x} {height(max(part))}V{height(min(part))}"
-            medians += f"M{x} {height(statistics.median(part))}h0"
+    few = len(values) <= MOST_DOTS * bins // BINS
+    parts = [] if few else _bins(values, bins)
     spread = (time.q3_s - time.q1_s) / time.median_s if time.median_s else 0.0
-    binned = "" if dots else f", in {bins} bins of neighbours: their spans and medians"
+    binned = "" if few else f", in {bins} bins of neighbours: their spans and medians"
     clock, clock_said = _clock(time, bins)
     return SimpleNamespace(
-        dots=dots,
-        spans=spans,
-        medians=medians,
+        dots=drawn(values) if few else "",
+        spans="".join(f"M{_x(at, bins)} {height(max(own))}V{height(min(own))}" for at, own in enumerate(parts)),
+        medians=drawn([statistics.median(own) for own in parts]),
         median=height(middle),
         top=units.seconds(high),
         bottom=units.seconds(low),
@@ -80,11 +77,11 @@ def _clock(time: Timing, bins: int) -> tuple[str, str]:
     bottom = min(low, high - LEAST_CLOCKS)
     parts = _bins(clocks, bins) if len(clocks) > bins else [(clock,) for clock in clocks]
     path, before = "", None
-    for at, part in enumerate(parts):
-        if min(part) != before:
-            before = min(part)
-            x, y = round(at * WIDTH / len(parts)), round(HEIGHT * (0.9 - 0.8 * (before - bottom) / (high - bottom)))
+    for at, lowest in enumerate(map(min, parts)):
+        if lowest != before:
+            x, y = round(at * WIDTH / len(parts)), round(HEIGHT * (0.9 - 0.8 * (lowest - bottom) / (high - bottom)))
             path += f"H{x}V{y}" if path else f"M0 {y}"
+        before = lowest
     return f"{path}H{WIDTH}", f"{low} MHz" if low == high else f"{low}–{high} MHz"
 
 
