@@ -239,24 +239,25 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) 
     where = {axis.name: chosen.parameters[axis.name] for axis in swept.axes if not axis.problem}
     unverified = "" if chosen.verification else " (unverified: give --expect)"
     tried = f" of the {len(results)} points tried" if swept.planned is None else ""
-    lines = [f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}"]
     finals = _finals(swept, results)
     equal = sum(mark == "=" for mark in marks.values())
-    others = f"{equal} others" if equal > 1 else "Another one"
+    others, have = (f"{equal} others", "have") if equal > 1 else ("Another one", "has")
+    sure = ""
     if equal and chosen.time:
-        lines.append(f"{others} cannot be told from it: take whichever suits.")
+        sure = f"{others} cannot be told from it: take whichever suits."
     elif equal:
-        have = "have" if equal > 1 else "has"
-        lines.append(f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell.")
+        sure = f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell."
     elif chosen.time and len(finals) > 1 and (second := finals[1].result).time:
-        moved = max(final.moved for final in finals)
-        ratio = time_ratio(chosen.time, second.time, moved, run_to_run_s=0.0)
-        lines.append(f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least.")
+        ratio = time_ratio(chosen.time, second.time, max(final.moved for final in finals), run_to_run_s=0.0)
+        sure = f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least."
     elif chosen.time and len(results) > 1:
-        lines.append(f"No other point comes within {CLOSE:.0%}.")
-    if swept.repeat:
-        lines.append(f"Repeat: {swept.repeat(chosen)}")
-    return lines
+        sure = f"No other point comes within {CLOSE:.0%}."
+    lines = (
+        f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}",
+        sure,
+        f"Repeat: {swept.repeat(chosen)}" if swept.repeat else "",
+    )
+    return [line for line in lines if line]
 
 
 def _refused_blocks(swept: Swept) -> list[str]:
@@ -297,28 +298,27 @@ def _best_block(swept: Swept) -> list[str]:
     if not chosen:
         return ["No block gave a right result."]
     default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
-    chosen.sort(key=lambda result: result.block[: len(default)] != default)
-    best = chosen[0]
-    lines = [f"Best: {dim_text(best.block)}, {_figures(best)}"]
+    best, *others = sorted(chosen, key=lambda result: result.block[: len(default)] != default)
+    again = slower = ""
     if best.time and swept.finals:
-        lines[0] += f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
-        tied = [dim_text(final.result.block) for final in sweep_points.ties(swept.finals)]
-        if tied:
-            lines.append(f"As fast, within the spread: {', '.join(tied)}")
-    elif len(chosen) > 1:
+        again = f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
+        others = [final.result for final in sweep_points.ties(swept.finals)]
+        same = "As fast, within the spread"
+    else:
         same = "The same bound, and no more waste" if swept.priced else "The same counts"
-        lines.append(f"{same}: {', '.join(dim_text(result.block) for result in chosen[1:])}")
-    measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
-    if measured and measured.block == best.block:
-        lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
-    elif measured and measured.status == "ok":
-        line = f"The default block {dim_text(measured.block)}: {_figures(measured)}"
-        if measured.time and best.time:
-            line += f", {measured.time.median_s / best.time.median_s - 1:.1%} slower"
-        lines.append(line)
-    if swept.repeat:
-        lines.append(f"Repeat: {swept.repeat(best)}")
-    return lines
+    usual = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
+    if usual and usual.time and best.time:
+        slower = f", {usual.time.median_s / best.time.median_s - 1:.1%} slower"
+    is_best = usual is not None and usual.block == best.block
+    lines = (
+        f"Best{', and the default' if is_best else ''}: {dim_text(best.block)}, {_figures(best)}{again}",
+        f"{same}: {', '.join(dim_text(result.block) for result in others)}" if others else "",
+        f"The default block {dim_text(usual.block)}: {_figures(usual)}{slower}"
+        if usual and not is_best and usual.status == "ok"
+        else "",
+        f"Repeat: {swept.repeat(best)}" if swept.repeat else "",
+    )
+    return [line for line in lines if line]
 
 
 def _interrupted(swept: Swept) -> str:
