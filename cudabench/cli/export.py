@@ -17,7 +17,7 @@ ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}
 BASE = "sarif"  # and --base
 
 HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
-    f"{each.name:<17} {each.summary}" for each in FORMATS.values()
+    f"{name:<17} {summary}" for name, summary in FORMATS.items()
 )
 
 

@@ -14,6 +14,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, percent
+from cudabench.results.groups import grouped
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 WORDS = {"ok": "", "wrong": "WRONG", "failed": "FAILED", "skipped": "skipped"}
@@ -44,10 +45,7 @@ def group_of(one: Ceiling) -> str:
 
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
     """Return ceilings by group, in their order."""
-    found: dict[str, list[Ceiling]] = {}
-    for one in ceilings:
-        found.setdefault(group_of(one), []).append(one)
-    return found
+    return grouped((group_of(one), one) for one in ceilings)
 
 
 # What is over or under the theoretical value -------------------------------------------------------------------------
@@ -94,14 +92,15 @@ def is_over(one: Ceiling) -> bool:
 def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
     """Return a sentence for each ceiling without a value that should have one, for each that is not the whole truth,
     those with the same reason together, and for each that is more than clocks and units allow."""
-    found: dict[str, list[str]] = {}
-    for one in ceilings:
+
+    def why(one: Ceiling) -> str:
         if one.status != "ok":
-            found.setdefault(f"{WORDS[one.status]}: {one.reason}", []).append(one.name)
-        elif one.value is not None and (more := _SHOWN.sub("", one.reason.partition("; ")[2])):
-            found.setdefault(more, []).append(one.name)
+            return f"{WORDS[one.status]}: {one.reason}"
+        return "" if one.value is None else _SHOWN.sub("", one.reason.partition("; ")[2])
+
     named = device.clocks.get("sm_mhz") if device else None
-    notes = [f"{', '.join(names)}: {reason}." for reason, names in found.items()]
+    found = grouped((why(one), one.name) for one in ceilings)
+    notes = [f"{', '.join(names)}: {reason}." for reason, names in found.items() if reason]
     return notes + [f"{one.name}: {_why_over(one, named)}." for one in ceilings if is_over(one)]
 
 
@@ -185,21 +184,16 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         by_units = _has(old) and _has(fresh) and old is not None and fresh is not None and old.source != fresh.source
         ratio = better(units_of(old), units_of(fresh)) if by_units else better(old, fresh)
         rows.append(Row(name, group_of(shown), shown.unit, old, fresh, ratio, by_units))
-    if not any(row.better is not None for row in rows) and any(_has(row.base) and _has(row.new) for row in rows):
+    if all(row.better is None for row in rows):
         raise UsageError(
             "One file's ceilings are measured and the other's are of a datasheet, and no clocks and units are known of "
             "the measured card: measure both cards with 'cudabench ceilings'."
-        )
-    if not any(row.better is not None for row in rows):
-        raise UsageError(
-            "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
+            if any(_has(row.base) and _has(row.new) for row in rows)
+            else "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
             "'cudabench ceilings'."
         )
-    means: dict[str, float] = {}
-    for group in dict.fromkeys(row.group for row in rows):
-        logs = [math.log(row.better) for row in rows if row.group == group and row.better is not None]
-        if logs:
-            means[group] = math.exp(sum(logs) / len(logs))
+    logs = grouped((row.group, math.log(row.better)) for row in rows if row.better is not None)
+    means = {group: math.exp(sum(own) / len(own)) for group, own in logs.items()}
     return Comparison(base, new, tuple(rows), means)
 
 

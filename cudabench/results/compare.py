@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -180,35 +181,27 @@ def compare(
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
-    other = other_problem(base, new)
-    if other:
-        rows = [replace(r, verdict="unclear", reason=other) if r.verdict in CHANGES else r for r in rows]
-    return Comparison(base, new, scope, tuple(rows), differences(base, new))
-
-
-def other_problem(base: ResultsFile, new: ResultsFile) -> str | None:
-    """Return which options of the operation, such as a blur's radius, make another problem of the same size."""
-    before, after = (
+    # Options of the operation, such as a blur's radius, make another problem of the same size.
+    old, fresh = (
         {name: value for name, value in (file.settings.get("options") or {}).items() if name not in ("image", "save")}
         for file in (base, new)
     )
-    if before == after:
-        return None
-    return f"another problem: {_value(before)} -> {_value(after)}"
+    if old != fresh:
+        other = f"another problem: {_value(old)} -> {_value(fresh)}"
+        rows = [replace(r, verdict="unclear", reason=other) if r.verdict in CHANGES else r for r in rows]
+    return Comparison(base, new, scope, tuple(rows), differences(base, new))
 
 
 def index(file: ResultsFile) -> dict[Key, Result]:
     """Return a file's results by what they measure. What was skipped was not measured and is left out."""
     seen: Counter[Key] = Counter()
     found = {}
-    for result in file.results:
-        if result.status == "skipped":
-            continue
+    for result in (one for one in file.results if one.status != "skipped"):
         kind = "sim" if result.device.startswith("sim") else _kind(file.device_of(result))
         kernel = f"{result.kernel} {units.variant(result)}".rstrip()
         key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
+        found[replace(key, occurrence=seen[key])] = result
         seen[key] += 1
-        found[Key(**{**vars(key), "occurrence": seen[key] - 1})] = result
     return found
 
 
@@ -282,11 +275,8 @@ def _kind(device: DeviceInfo | None) -> str | None:
 
 def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
     """Tell whether two devices are one: by UUID where both have one, else by name."""
-    if a.kind != b.kind:
-        return False
-    if a.uuid and b.uuid and not same_model:
-        return a.uuid == b.uuid
-    return a.name == b.name
+    by_uuid = a.uuid and b.uuid and not same_model
+    return a.kind == b.kind and (a.uuid == b.uuid if by_uuid else a.name == b.name)
 
 
 def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
@@ -338,68 +328,57 @@ def _value(value: Any) -> str:
 
 
 def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: float, run_to_run: float) -> Row:
+    row = partial(Row, key, base, new)
     if new is None:
-        return Row(key, base, new, "missing")
+        return row("missing")
+    bad: Verdict = "wrong" if new.status == "wrong" else "failed"
     if base is None:
-        return Row(key, base, new, "new" if new.status == "ok" else _bad(new), reason=new.reason)
-    counts = count_changes(base, new)
-    hazards = next((count for count in counts if count.name == "hazards"), None)
-    if base.status != "ok" or new.status != "ok":
-        if new.status == "ok":
-            return Row(key, base, new, "mended", counts=counts)
-        if new.status == base.status:
-            return Row(key, base, new, "still wrong" if new.status == "wrong" else "still failed", None, None, counts)
-        return Row(key, base, new, _bad(new), reason=new.reason, counts=counts)
-    if hazards and hazards.new > 0 == hazards.base:
-        first = new.hazards[0] if new.hazards else None
-        return Row(key, base, new, "wrong", reason=first.message if first else None, counts=counts)
+        return row("new" if new.status == "ok" else bad, reason=new.reason)
+    before, after = counts(base), counts(new)
+    row = partial(row, counts=tuple(Count(name, before[name], after[name]) for name in after if name in before))
+    if new.status != "ok" and new.status == base.status:
+        return row("still wrong" if new.status == "wrong" else "still failed")
+    if new.status != "ok":
+        return row(bad, reason=new.reason)
+    if base.status != "ok":
+        return row("mended")
+    if after.get("hazards", 0) > 0 == before.get("hazards"):
+        return row("wrong", reason=new.hazards[0].message if new.hazards else None)
     if key.kind == "simulated":
-        return Row(key, base, new, "unclear", counts=counts, reason="a simulated driver made up the times")
+        return row("unclear", reason="a simulated driver made up the times")
     if key.kind == "sim":
-        return Row(key, base, new, _counted(counts), counts=counts, reason=None if counts else "no counts in one file")
+        return _counted(row("unclear", reason="no counts in one file"))
+    row = partial(Row, key, base, new)  # counts beside a time judge nothing
     if scope == "hardware":
         ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
-        return Row(key, base, new, "shown", Ratio(ratio, ratio, ratio) if ratio else None)
-    return _timed(key, base, new, margin, run_to_run)
+        return row("shown", Ratio(ratio, ratio, ratio) if ratio else None)
+    return row(*_timed(base, new, margin, run_to_run))
 
 
-def _bad(result: Result) -> Verdict:
-    return "wrong" if result.status == "wrong" else "failed"
-
-
-def _timed(key: Key, base: Result, new: Result, margin: float, run_to_run: float) -> Row:
+def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple[Verdict, Ratio | None, str | None]:
+    """Return the verdict on two times, their ratio, and why there is no verdict."""
     if base.time is None or new.time is None:
-        return Row(key, base, new, "unclear", reason="one of the files has no time")
+        return "unclear", None, "one of the files has no time"
     if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
-        return Row(key, base, new, "unclear", reason="a time of zero")
+        return "unclear", None, "a time of zero"
     found = time_ratio(base.time, new.time, run_to_run)
     if base.time.cache != new.time.cache:
-        return Row(key, base, new, "unclear", found, f"{base.time.cache} against {new.time.cache} L2")
+        return "unclear", found, f"{base.time.cache} against {new.time.cache} L2"
     fewest = min(len(base.time.samples_s), len(new.time.samples_s))
     if fewest < MIN_SAMPLES:
-        return Row(key, base, new, "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed")
+        return "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
     word = verdict(found, margin)
     if word == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return Row(key, base, new, word, found, f"a change of {found.reach:.1%} is possible{because}")
-    copy = copy_moved(base, new)
-    if word != "same" and copy is not None and found.low / copy <= 1 <= found.high / copy:
-        direction = "slower" if copy > 1 else "faster"
-        by = max(copy, 1 / copy) - 1
-        return Row(key, base, new, "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed")
-    return Row(key, base, new, word, found)
-
-
-def copy_moved(base: Result, new: Result) -> float | None:
-    """Return the ratio of the times of the copies beside a kernel where it says that the card changed, else None."""
-    if not (base.copy_gbps and new.copy_gbps and base.bytes):
-        return None
-    ratio = base.copy_gbps / new.copy_gbps
-    copy_s = base.bytes / base.copy_gbps / 1e9
-    if RUN_TO_RUN_S / copy_s > COPY_MOVED or abs(math.log(ratio)) <= math.log1p(COPY_MOVED):
-        return None  # too short to say anything, or as it was
-    return ratio
+        return word, found, f"a change of {found.reach:.1%} is possible{because}"
+    if word != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
+        copy = base.copy_gbps / new.copy_gbps  # the ratio of its times
+        long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # enough to say anything
+        if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and found.low / copy <= 1 <= found.high / copy:
+            direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1
+            return "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed"
+    return word, found, None
 
 
 def verdict(ratio: Ratio, margin: float) -> Verdict:
@@ -416,26 +395,20 @@ def verdict(ratio: Ratio, margin: float) -> Verdict:
 
 def counts(result: Result) -> dict[str, int]:
     """Return what the simulator counted, summed over a kernel; what it did not count is left out."""
-    found = {}
-    if result.access is not None:
-        for space in COUNTED_SPACES:
-            found[f"{space} {unit(space)}"] = total(result.access, space).actual
-    if result.instructions is not None:
-        found["instructions"] = result.instructions
-    if result.hazards is not None:
-        found["hazards"] = sum(hazard.count for hazard in result.hazards)
+    spaces = () if result.access is None else COUNTED_SPACES
+    found = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
+    found |= {} if result.instructions is None else {"instructions": result.instructions}
+    found |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
     return found
 
 
-def count_changes(base: Result, new: Result) -> tuple[Count, ...]:
-    """Return the counts that both results have."""
-    before, after = counts(base), counts(new)
-    return tuple(Count(name, before[name], after[name]) for name in after if name in before)
-
-
-def _counted(counts: Sequence[Count]) -> Verdict:
-    more, fewer = any(c.new > c.base for c in counts), any(c.new < c.base for c in counts)
-    return "unclear" if not counts else "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
+def _counted(row: Row) -> Row:
+    """Return the row of counts with a verdict on them, as it is where there are none."""
+    if not row.counts:
+        return row
+    more, fewer = any(c.new > c.base for c in row.counts), any(c.new < c.base for c in row.counts)
+    word: Verdict = "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
+    return replace(row, verdict=word, reason=None)
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:

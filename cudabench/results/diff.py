@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import Literal
 from cudabench.compile.record import Compiled
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
-from cudabench.explain.code import Code, Place, Step
+from cudabench.explain.code import Code, Place
 from cudabench.records.launch import Source
 from cudabench.records.results import Access, Result
 from cudabench.records.revisions import CodeDifference, CodeFigures, FirstChange, LineChange
 from cudabench.results import units
 from cudabench.results.columns import NOTHING
+from cudabench.results.groups import grouped
 
 # What `--arch all` means, as far as the compiler has them: one of each generation of multiprocessor, and sm_90a, for
 # which alone wgmma compiles.
@@ -166,8 +166,7 @@ class _Texts:
         self._new_of: dict[str, dict[int, int]] = {}
 
     def lines(self, at: int, file: str) -> list[str]:
-        """Return the lines of a side's source, or of a header by its name; none where it is not beside the source or
-        in its folders."""
+        """Return the lines of a side's source, or of a header by its name; none where it cannot be found."""
         if (at, file) not in self._read:
             source = self._sides[at].source
             text = "" if file else source.text
@@ -222,26 +221,23 @@ def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
         return None
     for everything in (False, True):
         was, now = ([step for step in steps if everything or step.place] for steps in (old.steps, new.steps))
-        for kind in ("opcode", "operands"):
+        kinds: tuple[Literal["opcode", "operands"], ...] = ("opcode", "operands")
+        for kind in kinds:
             at = _apart(*([step.opcode if kind == "opcode" else step.text for step in side] for side in (was, now)))
             if at is not None:
                 before, after = (side[at] if at < len(side) else None for side in (was, now))
-                return _change(kind, old.steps if after is None else new.steps, before, after, texts)
+                shown = after or before
+                place = shown.place if shown else None
+                return FirstChange(
+                    kind=kind,
+                    position=next(at for at, step in enumerate(new.steps if after else old.steps) if step is shown),
+                    old=before.text if before else "",
+                    new=after.text if after else "",
+                    file=place.file if place else "",
+                    line=place.line if place else None,
+                    source=texts.line(1 if after else 0, place),
+                )
     return None
-
-
-def _change(kind: str, steps: Sequence[Step], before: Step | None, after: Step | None, texts: _Texts) -> FirstChange:
-    shown = after or before
-    place = shown.place if shown else None
-    return FirstChange(
-        kind=kind,  # type: ignore[arg-type]
-        position=next(at for at, step in enumerate(steps) if step is shown),
-        old=before.text if before else "",
-        new=after.text if after else "",
-        file=place.file if place else "",
-        line=place.line if place else None,
-        source=texts.line(1 if after else 0, place),
-    )
 
 
 def _apart(old: Sequence[str], new: Sequence[str]) -> int | None:
@@ -253,11 +249,12 @@ def _apart(old: Sequence[str], new: Sequence[str]) -> int | None:
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
     """Return the new number of each old line that is still there, from 1; a line that was rewritten is the one in its
     place, where as many stand there as before."""
-    found = {}
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal" or (tag == "replace" and b - a == d - c):
-            found.update({a + k + 1: c + k + 1 for k in range(b - a)})
-    return found
+    return {
+        a + k + 1: c + k + 1
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if tag == "equal" or (tag == "replace" and b - a == d - c)
+        for k in range(b - a)
+    }
 
 
 def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
@@ -313,13 +310,10 @@ def _lines_with_counts(
     """Return the changed lines with the counts of both sides, and those whose counts alone differ."""
     was, now = _by_place(before), _by_place(after)
     every = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
-    records: dict[tuple[str, int | None, int | None], LineChange] = {}
-    for line in every:
-        records.setdefault((line.file, line.old_line, line.new_line), line)
     found = []
-    for (file, old_line, new_line), line in records.items():
-        a = was.get(Place(file, old_line), (0, 0)) if old_line else (0, 0)
-        b = now.get(Place(file, new_line), (0, 0)) if new_line else (0, 0)
+    for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in every).values():
+        a = was.get(Place(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
+        b = now.get(Place(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
             found.append(replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1]))
     return tuple(sorted(found, key=_size))
@@ -327,13 +321,15 @@ def _lines_with_counts(
 
 def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
     """Return sectors and wavefronts by line; an access in a header has its name, in parentheses, for a source text."""
-    found: dict[Place, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for row in rows:
+
+    def place(row: Access) -> Place:
         header = re.fullmatch(r"\(([^()]+\.\w+)\)", row.source)
-        place = Place(header[1] if header else "", row.line)
-        sectors, wavefronts = found[place]
-        found[place] = (sectors + (row.sectors or 0), wavefronts + (row.wavefronts or 0))
-    return dict(found)
+        return Place(header[1] if header else "", row.line)
+
+    return {
+        where: (sum(row.sectors or 0 for row in own), sum(row.wavefronts or 0 for row in own))
+        for where, own in grouped((place(row), row) for row in rows).items()
+    }
 
 
 # Gates ---------------------------------------------------------------------------------------------------------------
@@ -353,16 +349,15 @@ def failures(found: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Fa
     """Return what fails: a kernel that no longer compiles, one that was right and is wrong, and what became worse of
     the `fail_on` names: `code` and `arithmetic` for any change, the others where they grew (occupancy: fell)."""
     failed = []
-    nowhere = {each.kernel for each in found} - {each.kernel for each in found if each.verdict != "unsupported"}
+    somewhere = {each.kernel for each in found if each.verdict != "unsupported"}
     for each in found:
         name = f"{each.kernel} on {each.arch}"
-        if each.verdict == "failed" or each.kernel in nowhere:
+        if each.verdict == "failed" or each.kernel not in somewhere:
             failed.append(Failure(EXIT_FAILED, f"{name} does not compile: {each.reason}".rstrip("."), each, "failed"))
-        bad = {side.status for side in (each.old,) if side}
-        if each.new and each.new.status == "wrong" and "wrong" not in bad:
-            failed.append(Failure(EXIT_WRONG, f"{name} is wrong: {each.new.reason}".rstrip("."), each, "wrong"))
-        if each.new and each.new.status == "failed" and "failed" not in bad:
-            failed.append(Failure(EXIT_FAILED, f"{name} failed: {each.new.reason}".rstrip("."), each, "failed"))
+        now = each.new.status if each.new and each.new.status != (each.old and each.old.status) else None
+        if each.new and now in ("wrong", "failed"):
+            code, became = (EXIT_WRONG, "is wrong") if now == "wrong" else (EXIT_FAILED, "failed")
+            failed.append(Failure(code, f"{name} {became}: {each.new.reason}".rstrip("."), each, now))
         failed += [
             Failure(EXIT_THRESHOLD, f"{name}: {sentence}", each, metric)
             for metric in fail_on

@@ -81,7 +81,7 @@ def _top() -> Iterator[tuple[str, Any]]:
 def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
     """Return the schema of a key with its meaning and unit."""
     found = dict(_type(hint, definitions, strict))
-    meaning = meaning_of(hint)
+    meaning = str(get_args(hint)[1]) if get_origin(hint) is Annotated else ""
     if hint == get_type_hints(Warning, include_extras=True)["code"]:
         meaning = f"{meaning} Today: {', '.join(KINDS)}."
     if meaning:
@@ -89,11 +89,6 @@ def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -
     if unit(key):
         found["unit"] = unit(key)
     return found
-
-
-def meaning_of(hint: Any) -> str | None:
-    """Return the text in an Annotated, or None."""
-    return str(get_args(hint)[1]) if get_origin(hint) is Annotated else None
 
 
 def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from cudabench.plan.space import Axis
 from cudabench.records.planned import Case
 from cudabench.records.results import Result
 from cudabench.results import compare
+from cudabench.results.groups import grouped
 from cudabench.results.ratio import time_ratio
 
 CLOSE = 0.03  # of the best time: blocks within it are measured again
@@ -37,11 +38,7 @@ def identity(result: Result | Case) -> tuple[Any, ...]:
 def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
     """Return results by the problem that they are of, the values of the axes that make one, in their order."""
     names = {axis.name for axis in axes if axis.problem}
-    found: dict[tuple[tuple[str, str], ...], list[Result]] = {}
-    for result in results:
-        problem = tuple((name, value) for name, value in result.parameters.items() if name in names)
-        found.setdefault(problem, []).append(result)
-    return found
+    return grouped((tuple(item for item in r.parameters.items() if item[0] in names), r) for r in results)
 
 
 def ties(finals: Sequence[Final]) -> list[Final]:

@@ -10,20 +10,19 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from cudabench.errors import EXIT_FAILED, EXIT_WRONG
-from cudabench.explain.accesses import cost
 from cudabench.results.compare import Comparison, Failure, Row, name_of, worst_first
 from cudabench.text import no_commands, visible
 from cudabench.views.export.run import Run
-from cudabench.views.export.sarif import Finding, findings, grown, worse
+from cudabench.views.export.sarif import dearest, findings, grown, worse
 
 KINDS: dict[str, Literal["error", "warning", "notice"]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def of_run(run: Run) -> Iterator[str]:
-    """Yield an annotation for each finding of a run: hazards, wrong and failed kernels, missed thresholds; then for
-    each kernel that was skipped, of which nothing is known."""
+    """Yield an annotation for each finding of a run, then for each skipped kernel, of which nothing is known."""
     for finding in findings(run):
-        yield of_finding(finding)
+        message = f"{finding.kernel}: {finding.message}"
+        yield line(KINDS[finding.rule.level], message, finding.source, finding.line, finding.rule.id)
     for result in run.file.results:
         if result.status == "skipped":
             yield line("warning", f"{result.kernel}: {result.reason}", result.source, 1, "not executed")
@@ -48,15 +47,8 @@ def _place(row: Row) -> tuple[str, int]:
         return "", 1
     if row.new and row.new.hazards:
         return row.new.source, row.new.hazards[0].line
-    where = grown(row.base, row.new) if row.base and row.new else None
-    where = where or max(result.access or (), key=lambda access: cost(access).actual, default=None)
+    where = (grown(row.base, row.new) if row.base and row.new else None) or dearest(result)
     return result.source, where.line if where else 1
-
-
-def of_finding(finding: Finding) -> str:
-    """Return the annotation of a finding."""
-    message = f"{finding.kernel}: {finding.message}"
-    return line(KINDS[finding.rule.level], message, finding.source, finding.line, finding.rule.id)
 
 
 def line(kind: Literal["error", "warning", "notice"], message: str, file: str, at: int, title: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import floor, log10
+from itertools import accumulate
+from math import floor, inf, log10
 from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
@@ -15,21 +16,20 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CardLimits, CpuTime, Limit, Result
 from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
+from cudabench.results.groups import grouped
 from cudabench.text import line
 from cudabench.views import tables
-from cudabench.views.console import say
-from cudabench.views.headlines import several_sizes
+from cudabench.views.console import Console, say
 from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cudabench.records.results import DeviceInfo
 
 MOST_ROWS = 20  # kernels or points, each on all cards
 SAME = 1.005  # times a bound: what rounds to the same figure
 # The figure that a resource needs of a card, where few cards have one: cards are compared by what all of them have.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
+SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
 MILLION = 1e6 / 3600  # launches of a second each, in hours
 BOUND = "At least: a bound from counts, no time"
@@ -38,8 +38,7 @@ SHEET = "; of a datasheet, whose figures no card reaches, a bound of a bound"
 
 @dataclass(frozen=True)
 class Row:
-    """A card with the result that has the lowest bound there, and how many more have the same; without one, the status
-    of those that cannot run."""
+    """A card with the result of the lowest bound there and how many more have the same, or why there is none."""
 
     card: Card
     best: Result | None
@@ -71,11 +70,8 @@ def show(
 ) -> None:
     """Print the tables of each size, the baseline and warnings; reasons stand below their table."""
     _heading(out, cards)
-    groups: dict[tuple[object, ...], list[Result]] = {}
-    for result in results:
-        groups.setdefault(tuple(result.size.items()) if several_sizes(results) else (), []).append(result)
     rows: list[Row] = []
-    for group in groups.values():
+    for group in grouped((tuple(result.size.items()), result) for result in results).values():
         out.print(problem_line(operation, group, settings, devices[0]))
         rows += table(out, cards, group)
     legend(out, rows)
@@ -107,13 +103,10 @@ def show_sweep(
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
-
-    codes = list(dict.fromkeys(card.architecture for card in cards))
-    many = (
-        f"{len(cards)} cards, by the counts of their"
-        if len(cards) > 1
-        else f"{line(cards[0].key)}, by the counts of its"
-    )
+    codes = dict.fromkeys(card.architecture for card in cards)
+    many = f"{line(cards[0].key)}, by the counts of its"
+    if len(cards) > 1:
+        many = f"{len(cards)} cards, by the counts of their"
     say(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
 
 
@@ -130,9 +123,13 @@ def table(
     lacking = not_of_all(cards)
     views = {card.key: seen_on(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
-    rows = sorted((_row(card, views[card.key], results) for card in cards), key=_order)
+    rows = [_row(card, views[card.key], results) for card in cards]
+    rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
     out.print()
-    _print(out, _columns(rows, label if several else None, heading), rows)
+    kept, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
+    if tables.needed(kept, rows) > out.width:  # headings of two lines
+        kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
+    out.print(tables.table(kept, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
     if several:
         out.print()
         views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
@@ -152,8 +149,7 @@ def not_of_all(cards: Sequence[Card]) -> set[str]:
 
 
 def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the right results of a card's architecture with the limits of that card as theirs, without those of
-    resources that other cards lack."""
+    """Return the right results of a card's architecture with its limits, without those that other cards lack."""
     found = []
     for result in results:
         own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
@@ -177,10 +173,6 @@ def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
     return Row(card, best, sum(sweep_points.cost(one)[0] <= least * SAME for one in views) - 1)
 
 
-def _order(row: Row) -> tuple[bool, float]:
-    return row.bound is None, row.bound.time_s if row.bound else 0.0
-
-
 def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading: str) -> list[Column[Row]]:
     least = rows[0].bound.time_s if rows[0].bound else 0.0
 
@@ -194,7 +186,7 @@ def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading
     columns: list[Column[Row]] = [
         Column("card", lambda row: line(row.card.key), right=False),
         Column("name", lambda row: line(row.card.device.name).removeprefix("NVIDIA "), right=False, expendable=1),
-        Column("figures", _source, right=False),
+        Column("figures", lambda row: SOURCES.get(row.card.source, "partly measured"), right=False),
         *([Column(heading, named, right=False)] if label else []),
         Column("at least", lambda row: units.seconds(row.bound.time_s) if row.bound else _state(row.status)),
         Column("held by", lambda row: verdict.name(row.bound) if row.bound else "", right=False),
@@ -210,23 +202,12 @@ def _state(status: str) -> str:
     return {"skipped": "cannot run", "wrong": "WRONG"}.get(status, status) or NOTHING
 
 
-def _source(row: Row) -> str:
-    return {"measured": "measured", "datasheet": "datasheet"}.get(row.card.source, "partly measured")
-
-
 def _money(amount: float | None) -> str:
     if amount is None:
         return NOTHING
     if amount >= 1 or not amount:
         return units.digits(amount, 3)
     return f"{amount:.{2 - floor(log10(amount))}f}".rstrip("0")
-
-
-def _print(out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
-    kept, _ = tables.fitting(columns, rows, out.width)
-    if tables.needed(kept, rows) > out.width:  # headings of two lines
-        kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    out.print(tables.table(kept, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
 
 
 def _every(
@@ -237,20 +218,19 @@ def _every(
     heading: str,
 ) -> None:
     """Print what each kernel or point takes at least on each card, as many cards as the terminal is wide for."""
-    labels = list(dict.fromkeys(label(result) for row in rows for result in views[row.card.key]))
+    found = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
+    labels = list(dict.fromkeys(name for results in found.values() for name in results))
     kept = labels[:MOST_ROWS]
-    cells: dict[str, list[str]] = {}
-    for row in rows:
-        found = {label(result): result for result in views[row.card.key]}
-        if found:
-            cells[row.card.key] = [_cell(found.get(name)) for name in kept]
-    taken = max(map(len, (heading, *kept)))
-    shown: list[str] = []
-    for key, texts in cells.items():
-        taken += 2 + max(map(len, (line(key), *texts)))
-        if shown and taken > out.width:
-            break
-        shown.append(key)
+    limits = {key: {name: one.limits[0] for name, one in own.items() if one.limits} for key, own in found.items()}
+    cells = {
+        key: [f"{units.seconds(own[n].time_s)} {verdict.name(own[n])}" if n in own else NOTHING for n in kept]
+        for key, own in limits.items()
+        if found[key]
+    }
+    widths = [2 + max(map(len, (line(key), *texts))) for key, texts in cells.items()]
+    taken = accumulate(widths, initial=max(map(len, (heading, *kept))))
+    fits = [width <= out.width for width in taken][1:]
+    shown = [key for at, key in enumerate(cells) if fits[at] or not at]
     heads = [tables.Head(heading), *(tables.Head(line(key), right=True) for key in shown)]
     out.print(tables.grid(heads, zip(kept, *(cells[key] for key in shown), strict=True)))
     if len(labels) > len(kept):
@@ -258,12 +238,6 @@ def _every(
     if len(shown) < len(cells):
         left = ", ".join(line(key) for key in list(cells)[len(shown) :])
         say(out, f"Too narrow for: {left}; a wider terminal or a pipe shows all.", "dim")
-
-
-def _cell(result: Result | None) -> str:
-    if result is None or not result.limits:
-        return NOTHING
-    return f"{units.seconds(result.limits[0].time_s)} {verdict.name(result.limits[0])}"
 
 
 def legend(out: Console, rows: Sequence[Row]) -> None:
@@ -292,15 +266,10 @@ def _reasons(
     cards: Sequence[Card], results: Sequence[Result], label: Callable[[Result], str], several: bool
 ) -> list[tuple[str, str]]:
     """Return why kernels have no bound on cards; what several share is said once."""
-    shared: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    for result in results:
-        if result.status != "ok":
-            found = shared.setdefault((result.status, result.reason or ""), {"kernels": {}, "cards": {}})
-            found["kernels"][label(result)] = None
-            on = [card for card in cards if result.device == f"sim:{card.architecture}"]
-            found["cards"] |= {line(card.key): None for card in on}
-    said = []
+    shared = grouped(((result.status, result.reason or ""), result) for result in results if result.status != "ok")
+    said: list[tuple[str, str]] = []
     for (status, reason), found in shared.items():
-        names = f"{', '.join(found['kernels'])} on " if several else ""
-        said.append((status, f"{names}{', '.join(found['cards'])}: {_state(status)}: {reason}"))
+        names = f"{', '.join(dict.fromkeys(map(label, found)))} on " if several else ""
+        on = (line(card.key) for one in found for card in cards if one.device == f"sim:{card.architecture}")
+        said.append((status, f"{names}{', '.join(dict.fromkeys(on))}: {_state(status)}: {reason}"))
     return said

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cudabench.cards import Ceiling
+from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
-from cudabench.views.console import say
+from cudabench.results.groups import grouped
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 OF_THAT = "of it: of what units allow at the clock that the driver names; of that: at the clock that it ran at."
@@ -42,8 +42,8 @@ def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Colu
     ]
 
 
-def _value(one: Ceiling) -> str:
-    return results.WORDS[one.status] or results.value(one.value, one.unit)
+def _value(one: Ceiling | None) -> str:
+    return NOTHING if one is None else results.WORDS[one.status] or results.value(one.value, one.unit)
 
 
 def _spread(one: Ceiling) -> str:
@@ -76,7 +76,7 @@ def _grouped(
     columns: Sequence[Column[Any]],
     groups: Mapping[str, Sequence[Any]],
     style: Callable[[Any], str] = lambda row: "",
-    heads: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    heads: Mapping[str, Sequence[str]] | None = None,
     *,
     wrap: bool,
 ) -> Table:
@@ -86,7 +86,7 @@ def _grouped(
     rows: list[list[str | Text]] = []
     styles: list[str] = []
     for group, members in groups.items():
-        rows += [[], [Text(text, style="bold") for text in (group, *heads.get(group, ()))]]
+        rows += [[], [Text(text, style="bold") for text in (group, *(heads[group] if heads else ()))]]
         texts = [[column.text(one) for column in columns] for one in members]
         rows += [[f"  {own[0]}", *own[1:]] for own in texts]
         styles += ["", "", *map(style, members)]
@@ -96,47 +96,29 @@ def _grouped(
 # Two cards -----------------------------------------------------------------------------------------------------------
 
 
-def _side(one: Ceiling | None) -> str:
-    if one is None:
-        return NOTHING
-    return results.WORDS[one.status] or results.value(one.value, one.unit)
-
-
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
-    """Return the columns of two cards' table; of a measured card beside a datasheet what its units allow is compared,
-    and what was measured stands last."""
-    base, new = results.names_of(comparison, labels)
-    if not comparison.by_units:
-        return [
-            Column("ceiling", lambda row: row.name, right=False),
-            Column(base, lambda row: _side(row.base)),
-            Column(new, lambda row: _side(row.new)),
-            Column("better", _better),
-        ]
+    """Return the columns of two cards' table; beside a datasheet what units allow is compared, measured last."""
 
     def measured(row: Row) -> str:
         sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]
-        return _side(sides[0]) if sides else ""
+        return _value(sides[0]) if sides else ""
 
     def compared(row: Row, one: Ceiling | None) -> str:
-        return _side(results.units_of(one) if row.by_units else one)
+        return _value(results.units_of(one) if row.by_units else one)
 
-    of = [f"{name}: {_source(file.ceilings)}" for name, file in ((base, comparison.base), (new, comparison.new))]
+    def source(file: ResultsFile) -> str:
+        if not comparison.by_units:
+            return ""
+        return ": datasheet" if all(one.source == "datasheet" for one in file.ceilings) else ": its units"
+
+    base, new = results.names_of(comparison, labels)
     return [
         Column("ceiling", lambda row: row.name, right=False),
-        Column(of[0], lambda row: compared(row, row.base)),
-        Column(of[1], lambda row: compared(row, row.new)),
-        Column("better", _better),
-        Column("measured", measured),
+        Column(base + source(comparison.base), lambda row: compared(row, row.base)),
+        Column(new + source(comparison.new), lambda row: compared(row, row.new)),
+        Column("better", lambda row: NOTHING if row.better is None else results.times(row.better)),
+        *([Column("measured", measured)] if comparison.by_units else []),
     ]
-
-
-def _better(row: Row) -> str:
-    return NOTHING if row.better is None else results.times(row.better)
-
-
-def _source(ceilings: Sequence[Ceiling]) -> str:
-    return "datasheet" if all(one.source == "datasheet" for one in ceilings) else "its units"
 
 
 def shown_rows(comparison: Comparison) -> list[Row]:
@@ -148,7 +130,7 @@ def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> No
     """Print two cards side by side, each group with its geometric mean, and who is ahead where."""
     rows = shown_rows(comparison)
     means = comparison.means
-    groups = {name: [row for row in rows if row.group == name] for name in dict.fromkeys(row.group for row in rows)}
+    groups = grouped((row.group, row) for row in rows)
     heads = {name: ("", "", results.times(means[name]) if means.get(name) else NOTHING) for name in groups}
     out.print(_grouped(pair_columns(comparison, labels), groups, heads=heads, wrap=True))
     out.print()

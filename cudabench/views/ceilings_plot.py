@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
 from cudabench.records.file import ResultsFile
 from cudabench.results import ceilings
-from cudabench.views.figures import COLOURS, HATCHES, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cudabench.views.figures import COLOURS, HATCHES, Figure, shown
 
 ROW_IN = 0.2
 OVER = " *"

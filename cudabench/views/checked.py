@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING
 
 from cudabench.records.results import Result
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import given, hazard
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NAMES = {"ok": "clean", "wrong": "HAZARD", "failed": "FAILED", "skipped": "not executed"}
 STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "yellow"}
@@ -22,17 +19,15 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
     from rich.text import Text
 
     width = max((len(result.kernel) for result in results), default=0)
-    file = None
-    for result in results:
-        if result.source != file:
-            file = result.source
-            say(out, file, "bold")
-        word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
-        verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
-        out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
-        for row in result.hazards or ():
-            hazard(out, row, indent="      ")
-        given(out, result.warnings, indent="      ")
+    for file, own in groupby(results, key=lambda result: result.source):
+        say(out, file, "bold")
+        for result in own:
+            word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
+            verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
+            out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
+            for row in result.hazards or ():
+                hazard(out, row, indent="      ")
+            given(out, result.warnings, indent="      ")
     say(out, summary(results, wanted))
     if left_out:
         say(out, f"Not asked for, so nothing is said of: {', '.join(left_out)}")
@@ -40,14 +35,11 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
 
 def detail(result: Result) -> str:
     """Return what a line says behind the verdict: why, or how much ran."""
-    if result.status != "ok" and not (result.hazards and _right(result)):
+    right = result.verification is None or not result.verification.mismatches
+    if result.status != "ok" and not (result.hazards and right):
         return result.reason or ""
     blocks, each = prod(result.grid), prod(result.block)
     return f"{blocks} block{'s' if blocks > 1 else ''} of {each} thread{'s' if each > 1 else ''}"
-
-
-def _right(result: Result) -> bool:
-    return result.verification is None or not result.verification.mismatches
 
 
 def summary(results: Sequence[Result], wanted: int) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cudabench.errors import did_you_mean_file
 from cudabench.records.file import ResultsFile
@@ -14,27 +12,18 @@ from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, ratio, units
 from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row
+from cudabench.results.groups import grouped
 from cudabench.text import markdown
 from cudabench.views import tables
-from cudabench.views.console import say
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from cudabench.views.console import Console, say
+from cudabench.views.export.run import short_names
 
 STYLES = {
-    "slower": "red",
-    "more": "red",
-    "mixed": "yellow",
-    "wrong": "bold red",
-    "failed": "bold red",
-    "still wrong": "red",
-    "still failed": "red",
-    "faster": "green",
-    "fewer": "green",
-    "mended": "green",
-    "unclear": "yellow",
-    "new": "cyan",
-    "missing": "cyan",
+    **dict.fromkeys(("wrong", "failed"), "bold red"),
+    **dict.fromkeys(("slower", "more", "still wrong", "still failed"), "red"),
+    **dict.fromkeys(("mixed", "unclear"), "yellow"),
+    **dict.fromkeys(("faster", "fewer", "mended"), "green"),
+    **dict.fromkeys(("new", "missing"), "cyan"),
 }
 
 
@@ -67,25 +56,17 @@ class View:
             self._show_all(out)
             return
         (comparison,) = self.comparisons
-        for line in self._headings(comparison):
-            self._line(out, line)
+        old, new = devices_text(comparison.base), devices_text(comparison.new)
+        if comparison.scope == "hardware":
+            self._line(out, f"base  {old}, {self.names[0]}")
+            self._line(out, f"new   {new}, {self.names[1]}")
+        else:
+            self._line(out, f"{new}: {self.names[0]} -> {self.names[1]}")
         shown = [row for row in comparison.rows if row.base and row.new]
-        columns = {"gpu": timed_columns, "counts": counted_columns}.get(
-            comparison.scope, lambda: hardware_columns(shown)
-        )()
-        for title, rows in by_problem(shown if comparison.scope == "hardware" else compare.worst_first(shown)):
-            self._line(out, "")
-            self._line(out, title, style="bold")
-            self._table(out, columns, rows)
-        self._line(out, "")
+        apart = comparison.scope == "hardware"
+        self._tables(out, columns_of(comparison.scope, shown), shown if apart else compare.worst_first(shown))
         for line, style in notes(comparison, self.names, self.noise):
             self._line(out, line, style=style)
-
-    def _headings(self, comparison: Comparison) -> list[str]:
-        base, new = devices_text(comparison.base), devices_text(comparison.new)
-        if comparison.scope == "hardware":
-            return [f"base  {base}, {self.names[0]}", f"new   {new}, {self.names[1]}"]
-        return [f"{new}: {self.names[0]} -> {self.names[1]}"]
 
     def _show_all(self, out: Console) -> None:
         """Print a table of all files, each against the first."""
@@ -115,42 +96,37 @@ class View:
 
             return text
 
-        columns = [
-            *start_columns(),
-            Column(labels[0], base_cell),
-            *(Column(label, cell(at)) for at, label in enumerate(labels[1:])),
-        ]
+        columns = [Column(labels[0], base_cell), *(Column(label, cell(at)) for at, label in enumerate(labels[1:]))]
         if scopes == {"gpu"}:
             columns.append(Column("apart", lambda row: apart_text([m[row.key] for m in per_file if row.key in m])))
-        for title, grouped in by_problem(list(rows.values())):
-            self._line(out, "")
-            self._line(out, title, style="bold")
-            self._table(out, columns, grouped)
-        self._line(out, "")
-        what = "counts" if scopes == {"counts"} else "times"
-        if what == "times":
-            kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
-            self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
-            if scopes == {"gpu"}:
-                self._line(out, "Apart: longest over shortest time; where nothing changed, the --noise to give.")
-        else:
+        self._tables(out, columns, [*rows.values()])
+        if scopes == {"counts"}:
             self._line(out, "global sectors / shared wavefronts / instructions")
+            return
+        kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
+        self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
+        if scopes == {"gpu"}:
+            self._line(out, "Apart: longest over shortest time; where nothing changed, the --noise to give.")
 
     def _line(self, out: Console, text: str, style: str = "") -> None:
-
         if self.markdown and style == "bold":
             text = f"**{markdown(text)}**\n"
         say(out, text, style, soft_wrap=self.markdown)
 
-    def _table(self, out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
-        if any(row.key.card for row in rows):
-            columns = [*columns[:2], Column("device", lambda row: row.key.card, right=False), *columns[2:]]
-        if self.markdown:
-            for line in markdown_table(columns, rows):
-                out.print(line, soft_wrap=True)
-            return
-        kept, _ = tables.fitting(columns, rows, out.width)
-        out.print(tables.table(kept, rows, lambda row: STYLES.get(row.verdict, ""), wrap=True))
+    def _tables(self, out: Console, columns: Sequence[Column[Row]], shown: Sequence[Row]) -> None:
+        """Print a table for each problem, and an empty line."""
+        for title, rows in by_problem(shown):
+            self._line(out, "")
+            self._line(out, title, style="bold")
+            several = any(row.key.card for row in rows)
+            whole = [*START, *([Column("device", lambda row: row.key.card, right=False)] if several else []), *columns]
+            if self.markdown:
+                for line in markdown_table(whole, rows):
+                    out.print(line, soft_wrap=True)
+            else:
+                kept, _ = tables.fitting(whole, rows, out.width)
+                out.print(tables.table(kept, rows, lambda row: STYLES.get(row.verdict, ""), wrap=True))
+        self._line(out, "")
 
 
 def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
@@ -175,12 +151,8 @@ def device_text(device: DeviceInfo | None) -> str:
     """Return a device with what tells it from its like."""
     if device is None:
         return "no device"
-    parts = [device.name]
-    if device.uuid:
-        parts.append(f"({device.uuid[:12]})")
-    if device.peak_gbps:
-        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
-    return " ".join(parts)
+    uuid = f" ({device.uuid[:12]})" if device.uuid else ""
+    return f"{device.name}{uuid}" + (f" peak {device.peak_gbps:.0f} GB/s" if device.peak_gbps else "")
 
 
 def devices_text(file: ResultsFile) -> str:
@@ -192,32 +164,32 @@ def devices_text(file: ResultsFile) -> str:
 
 def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
     """Return the lines under the tables, each with its style."""
-    lines = [(summary(comparison), "")]
-    if comparison.scope == "hardware" and (sentence := winner(comparison)):
-        lines.insert(0, (sentence, "bold"))
-    for row in comparison.rows:
-        if row.reason and row.verdict == "unclear":
-            lines.append((f"{compare.name_of(row.key)} unclear: {row.reason}", "yellow"))
-    for verdict, name in (("new", names[1]), ("missing", names[0])):
-        only = [compare.name_of(row.key) for row in comparison.rows if row.verdict == verdict]
-        if only:
-            lines.append((f"Only in {name}: {', '.join(only)}", "cyan"))
-    skipped = [r for r in comparison.new.results if r.status == "skipped"]
-    if skipped:
-        lines.append((f"Skipped in {names[1]}: {', '.join(r.kernel for r in skipped)}", "cyan"))
-    unproven = [
-        compare.name_of(r.key) for r in comparison.rows if r.new and r.new.status == "ok" and not r.new.verification
+    rows = comparison.rows
+    unproven = [compare.name_of(r.key) for r in rows if r.new and r.new.status == "ok" and not r.new.verification]
+    lists = (
+        ("Only in", names[1], [compare.name_of(row.key) for row in rows if row.verdict == "new"], "cyan"),
+        ("Only in", names[0], [compare.name_of(row.key) for row in rows if row.verdict == "missing"], "cyan"),
+        ("Skipped in", names[1], [r.kernel for r in comparison.new.results if r.status == "skipped"], "cyan"),
+        ("Unverified in", names[1], unproven, "yellow"),
+    )
+    legend = (
+        f"Ratio: time of new over base, with its {ratio.CONFIDENCE:.0%} interval, which allows two runs to differ by "
+        f"{noise * 100:g}% and {ratio.RUN_TO_RUN_S * 1e6:g} µs."
+    )
+    lines = [
+        (winner(comparison) if comparison.scope == "hardware" else "", "bold"),
+        (summary(comparison), ""),
+        *(
+            (f"{compare.name_of(row.key)} unclear: {row.reason}", "yellow")
+            for row in rows
+            if row.reason and row.verdict == "unclear"
+        ),
+        *((f"{what} {name}: {', '.join(kernels)}", style) for what, name, kernels, style in lists if kernels),
+        *((line, "") for line in code_lines(comparison)),
+        (f"Changed besides: {', '.join(comparison.changed)}" if comparison.changed else "", ""),
+        (legend if comparison.geometric_mean is not None and comparison.scope == "gpu" else "", "dim"),
     ]
-    if unproven:
-        lines.append((f"Unverified in {names[1]}: {', '.join(unproven)}", "yellow"))
-    lines += [(line, "") for line in code_lines(comparison)]
-    if comparison.changed:
-        lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
-    if comparison.geometric_mean is not None and comparison.scope == "gpu":
-        allowed = f"{noise * 100:g}% and {ratio.RUN_TO_RUN_S * 1e6:g} µs"
-        interval = f"{ratio.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
-        lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
-    return lines
+    return [(line, style) for line, style in lines if line]
 
 
 def code_lines(comparison: Comparison) -> list[str]:
@@ -246,8 +218,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def winner(comparison: Comparison) -> str:
-    """Return a sentence on which of two cards is faster, by how much, and where the other one is; empty where files
-    hold several cards or no common time."""
+    """Return which of two cards is faster, by how much, and where the other one is; '' for more cards or no time."""
     base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
     if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
         return ""
@@ -268,68 +239,47 @@ def winner(comparison: Comparison) -> str:
 
 def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Return the rows by operation, size and type, each group under its title."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        title = " ".join(part for part in (row.key.operation, compare.size_text(row.key), row.key.dtype) if part)
-        groups.setdefault(title, []).append(row)
+    groups = grouped(
+        (" ".join(filter(None, (row.key.operation, compare.size_text(row.key), row.key.dtype))), row) for row in rows
+    )
     return list(groups.items())
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Return file names without folder and suffix where they stay apart, else as they are."""
-    stems = [Path(name).stem for name in names]
-    return stems if len(set(stems)) == len(stems) else list(names)
 
 
 # Columns -------------------------------------------------------------------------------------------------------------
 
-
-def start_columns() -> list[Column[Row]]:
-    """Return the columns that every table starts with."""
-    return [
-        Column("kernel", lambda row: row.key.kernel, right=False),
-        Column("block", lambda row: dim_text(row.key.block, 2) if row.key.block[0] else "-", right=False, expendable=1),
-    ]
+START: tuple[Column[Row], ...] = (
+    Column("kernel", lambda row: row.key.kernel, right=False),
+    Column("block", lambda row: dim_text(row.key.block, 2) if row.key.block[0] else "-", right=False, expendable=1),
+)
 
 
-def timed_columns() -> list[Column[Row]]:
-    """Return the columns of one GPU."""
-    return [
-        *start_columns(),
-        Column("base", lambda row: time_text(row.base)),
-        Column("new", lambda row: time_text(row.new)),
-        Column("ratio", lambda row: f"{row.ratio.value:.3f}" if row.ratio else NOTHING),
-        Column("interval", lambda row: f"{row.ratio.low:.3f}-{row.ratio.high:.3f}" if row.ratio else NOTHING),
-        Column("verdict", verdict_text, right=False),
-    ]
-
-
-def hardware_columns(rows: Sequence[Row]) -> list[Column[Row]]:
-    """Return the columns of two GPUs: each figure beside its own scale."""
+def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
+    """Return the columns behind START: times, in the simulator what changed, of two GPUs each on its own scale."""
+    if scope == "gpu":
+        return [
+            Column("base", lambda row: time_text(row.base)),
+            Column("new", lambda row: time_text(row.new)),
+            Column("ratio", lambda row: f"{row.ratio.value:.3f}" if row.ratio else NOTHING),
+            Column("interval", lambda row: f"{row.ratio.low:.3f}-{row.ratio.high:.3f}" if row.ratio else NOTHING),
+            Column("verdict", verdict_text, right=False),
+        ]
+    if scope == "counts":
+        return [Column("verdict", verdict_text, right=False), Column("what changed", changes_text, right=False)]
     both = [result for row in rows for result in (row.base, row.new) if result]
     # The unit goes into the heading where one serves all.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
 
     def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:
-        def share(key: str) -> Callable[[Row], str]:
-            return lambda row: NOTHING if (result := pick(row)) is None else percent(getattr(result, key))
-
         return [
             Column(f"{name}{unit}", lambda row: speed_text(pick(row)).removesuffix(unit)),
-            Column("of copy", share("copy_fraction")),
-            Column("of peak", share("peak_fraction")),
+            Column("of copy", lambda row: percent(result.copy_fraction if (result := pick(row)) else None)),
+            Column("of peak", lambda row: percent(result.peak_fraction if (result := pick(row)) else None)),
         ]
 
-    columns = [*start_columns(), *side("base", lambda row: row.base), *side("new", lambda row: row.new)]
-    return [*columns, Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row))]
-
-
-def counted_columns() -> list[Column[Row]]:
-    """Return the columns of the simulator: what changed, and only that."""
     return [
-        *start_columns(),
-        Column("verdict", verdict_text, right=False),
-        Column("what changed", changes_text, right=False),
+        *side("base", lambda row: row.base),
+        *side("new", lambda row: row.new),
+        Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row)),
     ]
 
 

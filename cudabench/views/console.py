@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from cudabench import text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console as Console
+    from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
+else:  # all views name it, and rich is imported by what prints
+    Console = Any
 
 PLAIN_WIDTH = 200  # of pipes and files, so that no table is cut
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cudabench.records.revisions import CodeDifference
 from cudabench.results.diff import Failure
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.export.difference import MOST_LINES, columns, detailed, groups, line_columns, notes, summary
 from cudabench.views.tables import table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STYLES = {"failed": "bold red", "changed": "yellow", "added": "cyan", "removed": "cyan", "mended": "green"}
 

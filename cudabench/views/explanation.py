@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, over, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.launch import WARP, dim_text
-from cudabench.records.results import Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, Warning
+from cudabench.records.results import Access, BankRequest, Branch, Hazard, Result, ThreadAccess, Warning
 from cudabench.results import units
 from cudabench.results.columns import Column
-from cudabench.views.console import say
+from cudabench.results.groups import grouped
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NOTABLE = 0.02  # of a launch's instructions: what divergence costs under it is not worth a line
 SOURCE_WIDTH = 40  # columns that the source needs to stand beside the counts
@@ -72,9 +70,12 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 def changes(result: Result) -> list[str]:
     """Return what to change, what costs most first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=over, reverse=True)
-    found = [*advice_lines(rows), *costly_lines(result), *branch_lines(costly_branches(result))]
-    if result.imbalance is not None:
-        found.append(result.imbalance.advice)
+    found = [
+        *(f"{at}: {said}" for at, said in said_at((row.advice, row.line) for row in rows if row.advice)),
+        *(warning.message for warning in result.warnings if warning.code in COSTLY),
+        *(f"line {row.line}: {row.advice}" for row in costly_branches(result) if row.advice),
+        *([result.imbalance.advice] if result.imbalance else []),
+    ]
     return found or ([] if result.hazards else [NOTHING_TO_CHANGE])
 
 
@@ -88,42 +89,29 @@ def title(result: Result) -> str:
 
 def summary(result: Result) -> str:
     """Return what the kernel executes and occupies, and why hardware may execute more."""
-    code = result.machine_code
-    said = _summary(result)
-    return said if code is None or not code.inexact else f"{said}\n~ hardware may execute more or fewer: {code.inexact}"
-
-
-def _summary(result: Result) -> str:
-    code = result.machine_code
+    code, fits, threads = result.machine_code, result.occupancy, None
     if code is not None and code.instructions_executed is not None:
-        parts = [f"{units.about(code)}{units.count(code.instructions_executed)} warp instructions"]
-        if code.threads_per_instruction is not None:
-            parts.append(f"{units.about(code)}{code.threads_per_instruction:.1f} threads each")
+        ran, threads = f"{units.count(code.instructions_executed)} warp instructions", code.threads_per_instruction
     else:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
-        parts = [f"{units.about(code)}{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
-    if code is not None and (formats := formats_that_ran(code)):
-        parts.append(f"arithmetic in {', '.join(formats)}")
-    if code is not None and code.spill_bytes:
-        parts.append(f"{code.spill_bytes} bytes of spills")
-    if result.registers is not None:
-        parts.append(f"{result.registers} registers a thread")
-    if result.shared_bytes:
-        parts.append(f"{result.shared_bytes} bytes of shared memory a block")
-    if result.local_bytes:
-        parts.append(f"{result.local_bytes} bytes of local memory a thread")
-    if result.occupancy:
-        fits = result.occupancy
-        limit = f"{fits.blocks_per_sm} blocks an SM, limited by {fits.limited_by}"
-        parts.append(f"occupancy {units.percent(fits.fraction)} ({limit})")
-    return ", ".join(parts)
-
-
-def formats_that_ran(code: MachineCode) -> list[str]:
-    """Return the number formats of the code without float64 where none of it ran, as in sinf for small arguments."""
-    pipes = code.pipes or {}
-    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
-    return [name for name in code.arithmetic or () if name != "float64" or not idle]
+        ran = f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"
+    pipes = (code and code.pipes) or {}
+    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0  # no float64 ran, as in sinf for small arguments
+    formats = [name for name in (code and code.arithmetic) or () if name != "float64" or not idle]
+    parts = (
+        f"{units.about(code)}{ran}",
+        f"{units.about(code)}{threads:.1f} threads each" if threads is not None else "",
+        f"arithmetic in {', '.join(formats)}" if formats else "",
+        f"{code.spill_bytes} bytes of spills" if code and code.spill_bytes else "",
+        f"{result.registers} registers a thread" if result.registers is not None else "",
+        f"{result.shared_bytes} bytes of shared memory a block" if result.shared_bytes else "",
+        f"{result.local_bytes} bytes of local memory a thread" if result.local_bytes else "",
+        f"occupancy {units.percent(fits.fraction)} ({fits.blocks_per_sm} blocks an SM, limited by {fits.limited_by})"
+        if fits
+        else "",
+    )
+    inexact = f"\n~ hardware may execute more or fewer: {code.inexact}" if code and code.inexact else ""
+    return ", ".join(filter(None, parts)) + inexact
 
 
 COLUMNS: tuple[Column[Access], ...] = (
@@ -170,27 +158,14 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
 
     out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
     left_out(out, [column.heading for column in dropped])
-    reasons: dict[str, list[int]] = {}
-    for row in rows:
-        if row.inexact and row.line not in reasons.setdefault(row.inexact, []):
-            reasons[row.inexact].append(row.line)
-    for reason, at in reasons.items():
-        said = f"~ {'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: hardware may count otherwise: "
-        say(out, said + reason, "dim")
+    for at, reason in said_at((row.inexact, row.line) for row in rows if row.inexact):
+        say(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
 
 
-def advice_lines(rows: Sequence[Access | Branch]) -> list[str]:
-    """Return the advice, each piece once, with the lines that it is for."""
-    where: dict[str, list[int]] = {}
-    for row in rows:
-        if row.advice and row.line not in where.setdefault(row.advice, []):
-            where[row.advice].append(row.line)
-    return [f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: {said}" for said, at in where.items()]
-
-
-def costly_lines(result: Result) -> list[str]:
-    """Return what is to be said of arithmetic that costs more than it looks, by line."""
-    return [warning.message for warning in result.warnings if warning.code in COSTLY]
+def said_at(sentences: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Return sentences, each once, behind the lines that they are of: 'line 3', 'lines 3, 7'."""
+    lines = grouped(dict.fromkeys(sentences))
+    return [(f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}", said) for said, at in lines.items()]
 
 
 def plain(source: str) -> str:
@@ -219,29 +194,22 @@ def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     if not costly:
         return
     out.print()
-    headings = ("line", "warps", "divergent", "lanes each way", "instructions", "threads each")
-    cells = [
-        (
-            str(row.line),
-            units.count(row.executions),
-            units.percent(row.divergent / row.executions),
-            f"{row.lanes_taken:.0%} / {1 - row.lanes_taken:.0%}",
-            f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
-            f"{row.threads_per_instruction:.1f}",
-        )
-        for row in costly
+
+    def share(row: Branch) -> str:
+        return f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})"
+
+    columns: list[Column[Branch]] = [
+        Column("line", lambda row: str(row.line)),
+        Column("warps", lambda row: units.count(row.executions)),
+        Column("divergent", lambda row: units.percent(row.divergent / row.executions)),
+        Column("lanes each way", lambda row: f"{row.lanes_taken:.0%} / {1 - row.lanes_taken:.0%}"),
+        Column("instructions", share),
+        Column("threads each", lambda row: f"{row.threads_per_instruction:.1f}"),
     ]
-    taken = sum(2 + max(map(len, column)) for column in zip(headings, *cells, strict=True))
-    room = max(out.width - taken, len("branch"))
-    sources = [shortened(plain(row.source), room) for row in costly]
-    heads = [*(Head(heading, right=True) for heading in headings), Head("branch")]
-    out.print(grid(heads, [(*own, source) for own, source in zip(cells, sources, strict=True)]))
+    room = max(out.width - needed(columns, costly) - 2, len("branch"))
+    source = Column[Branch]("branch", lambda row: shortened(plain(row.source), room), right=False)
+    out.print(table([*columns, source], costly, wrap=False))
     say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
-
-
-def branch_lines(rows: Sequence[Branch]) -> list[str]:
-    """Return what is to be said of branches that part warps, by line."""
-    return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
 # Warnings of why what was found, or nothing, may say little.
@@ -289,42 +257,37 @@ def coordinates(index: Sequence[int]) -> str:
 
 def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     """Print a row a thread: the elements that it reads and writes, in its order, and the banks that serve them."""
-    order: dict[tuple[str, str], int] = {}
-    by_thread: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[str, str], list[ThreadAccess]]] = {}
-    for row in rows:
-        key = (row.op, row.array)
-        order[key] = min(order.get(key, row.instruction or 0), row.instruction or 0)
-        mine = by_thread.setdefault((row.block[::-1], row.thread[::-1]), {})
-        mine.setdefault(key, []).append(row)
     out.print()
     if not rows:
         out.print("No array is accessed by these threads.")
         return
-    heads = [Head("thread")]
-    blocks = {block for block, _ in by_thread}
+    own = grouped(((row.op, row.array), row) for row in rows)
+    own = dict(sorted(own.items(), key=lambda each: min(row.instruction or 0 for row in each[1])))
+    banked = {key for key, some in own.items() if any(row.bank is not None for row in some)}
+    threads = sorted({(row.block[::-1], row.thread[::-1]) for row in rows})
+    blocks = {block for block, _ in threads}
+    heads = [Head("block"), Head("thread")] if len(blocks) > 1 else [Head("thread")]
     if len(blocks) == 1:
-        warps = f", {len(by_thread)} threads" if len(by_thread) > 1 else ""
-        say(out, f"block {coordinates(next(iter(blocks))[::-1])}{warps}, accesses in the kernel's order")
-    else:
-        heads.insert(0, Head("block"))
-    columns = sorted(order, key=lambda key: order[key])
-    banked = {key for key in order if any(row.bank is not None for row in rows if (row.op, row.array) == key)}
-    for op, array in columns:
+        warps = f", {len(threads)} threads" if len(threads) > 1 else ""
+        say(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
+    for op, array in own:
         heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
+    by_thread = grouped(((row.block[::-1], row.thread[::-1], row.op, row.array), row) for row in rows)
     cells: list[list[str]] = []
-    for (block, thread), mine in sorted(by_thread.items()):
-        cells.append([coordinates(index[::-1]) for index in ((block, thread) if len(blocks) > 1 else (thread,))])
-        for key in columns:
-            own = mine.get(key, [])
-            more = f" +{len(own) - SHOWN}" if len(own) > SHOWN else ""
-            cells[-1].append(" ".join(element(row) for row in own[:SHOWN]) + more)
+    for thread in threads:
+        cells.append([coordinates(index[::-1]) for index in thread[-2 if len(blocks) > 1 else -1 :]])
+        for key in own:
+            mine = by_thread.get((*thread, *key), [])
+            more = f" +{len(mine) - SHOWN}" if len(mine) > SHOWN else ""
+            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in mine[:SHOWN])
+            cells[-1].append(" ".join(elements) + more)
             if key in banked:
-                cells[-1].append(" ".join(str(row.bank) for row in own[:SHOWN]) + more)
+                cells[-1].append(" ".join(str(row.bank) for row in mine[:SHOWN]) + more)
     out.print(grid(heads, cells))
-    for op, array in columns:
-        if (op, array) in banked:
-            say(out, meeting(rows, op, array), "dim")
-    if any(len(own) > SHOWN for mine in by_thread.values() for own in mine.values()):
+    for key, some in own.items():
+        if key in banked:
+            say(out, meeting(some), "dim")
+    if any(len(mine) > SHOWN for mine in by_thread.values()):
         say(out, f"+N: so many accesses more; {SHOWN} are shown. --json - has what was kept.", "dim")
 
 
@@ -332,34 +295,18 @@ SHOWN = 4  # accesses of a thread to one array that its row tells
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
-def element(row: ThreadAccess) -> str:
-    """Return an element as C and NumPy write it: 'tile[3, 5]'."""
-    return f"{row.array}[{', '.join(map(str, row.index))}]"
-
-
-def meeting(rows: Sequence[ThreadAccess], op: str, array: str) -> str:
+def meeting(rows: Sequence[ThreadAccess]) -> str:
     """Return what the banks of a table's column come to: how many lanes of a warp meet in one bank."""
-    first: dict[tuple[tuple[int, ...], int], set[tuple[int, ...]]] = {}
-    instruction = next(row.instruction for row in rows if (row.op, row.array) == (op, array))
-    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-    for row in rows:
-        who = (row.block, row.thread)
-        if (row.op, row.array, row.instruction) != (op, array, instruction) or who in seen or row.bank is None:
-            continue
-        if seen and row.block != next(iter(seen))[0]:
-            break
-        if len(seen) == 32:
-            break
-        seen.add(who)
-        first.setdefault((row.block, row.bank), set()).add(row.index)
-    most = max(len(indices) for indices in first.values())
-    what = (
-        f"{len(first)} banks serve the first warp's {len(seen)} lanes"
-        if len(first) > 1
-        else "one bank serves all lanes"
-    )
+    first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
+    lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
+    served = [some[0] for some in lanes.values()][:WARP]
+    banks = grouped((row.bank, row.index) for row in served)
+    most = max(len(set(indices)) for indices in banks.values())
+    what = "one bank serves all lanes"
+    if len(banks) > 1:
+        what = f"{len(banks)} banks serve the first warp's {len(served)} lanes"
     verdict = f"{most} elements of one bank one after the other: {conflict(most)}" if most > 1 else "no bank conflict"
-    return f"{SAYS[op]} {array}: {what}, {verdict}"
+    return f"{SAYS[rows[0].op]} {rows[0].array}: {what}, {verdict}"
 
 
 def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
@@ -371,20 +318,21 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
         out.print()
         out.print("This warp uses no shared memory, so there are no banks to draw.")
     drawn = requests[:PICTURES]
+    halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:
         out.print()
         say(out, shortened(f"line {request.line}: {plain(sources.get(request.line, ''))}", out.width), "bold")
         say(out, caption(request), "red" if len(request.passes) > request.ideal else "")
-        halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
         for banks in halves:
             say(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
             for at, row in enumerate(request.passes):
-                line = Text(f"wavefront {at + 1:<3}")
-                for bank in banks:
-                    lanes = row[bank]
-                    cell = f"{lanes[0]:>2}{'+' if len(lanes) > 1 else ' '}" if lanes else " . "
-                    line.append(cell, style="dim" if not lanes else COLOURS[at % len(COLOURS)])
-                out.print(line)
+                cells = [
+                    (f"{row[bank][0]:>2}{'+' if len(row[bank]) > 1 else ' '}", COLOURS[at % len(COLOURS)])
+                    if row[bank]
+                    else (" . ", "dim")
+                    for bank in banks
+                ]
+                out.print(Text.assemble(f"wavefront {at + 1:<3}", *cells))
     if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
         say(out, "+ the word goes to other lanes in the same wavefront", "dim")
     if len(requests) > PICTURES:
@@ -396,19 +344,10 @@ def caption(request: BankRequest) -> str:
     taken = len(request.passes)
     who = f"warp {request.warp} of block {coordinates(request.block)}"
     which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
-    wavefronts = f"{taken} wavefront{'' if taken == 1 else 's'}"
-    verdict = (
-        f"{conflict(taken / request.ideal)}, {wavefronts} where {request.ideal} would do"
-        if taken > request.ideal
-        else f"no bank conflict, {wavefronts}"
-    )
-    what = (
-        f" of {request.array}"
-        if request.array and request.op == "load"
-        else f" to {request.array}"
-        if request.array
-        else ""
-    )
+    verdict = f"no bank conflict, {taken} wavefront{'' if taken == 1 else 's'}"
+    if taken > request.ideal:
+        verdict = f"{conflict(taken / request.ideal)}, {taken} wavefronts where {request.ideal} would do"
+    what = f" {'of' if request.op == 'load' else 'to'} {request.array}" if request.array else ""
     return f"{request.op}{what}, {request.bytes} bytes a lane, by {who}{which}: {verdict}"
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudabench.errors import CudabenchError
 from cudabench.text import line
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # all pictures name them, and matplotlib is imported by what draws
+    Axes = Figure = Any
 
 WIDTH_IN = 7.2
 DPI = 150

@@ -12,13 +12,12 @@ from cudabench import text
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, SlowCard, Slowing
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.results.groups import grouped
 from cudabench.views import tables
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.console import Console
 
     from cudabench.fleet.shard import Written
     from cudabench.fleet.submit import Counts, Entry
@@ -78,25 +77,19 @@ class Live:
         if not self._shown or counts == self._last:
             return
         self._last = counts
+        sometimes = {"failed": counts.failed, "given twice": counts.repeated, "submitted again": counts.resubmitted}
         cells = {
-            "pending": counts.pending,
-            "running": counts.running,
-            "done": counts.done,
-            "slow so far": NOTHING if counts.slow is None else counts.slow,
-            **({"failed": counts.failed} if counts.failed else {}),
-            **({"given twice": counts.repeated} if counts.repeated else {}),
-            **({"submitted again": counts.resubmitted} if counts.resubmitted else {}),
+            "pending": str(counts.pending),
+            "running": str(counts.running),
+            "done": str(counts.done),
+            "slow so far": NOTHING if counts.slow is None else str(counts.slow),
+            **{name: str(value) for name, value in sometimes.items() if value},
         }
         if self._live is None:
             self._out.print(", ".join(f"{value} {name}" for name, value in cells.items()), soft_wrap=True)
-            return
-        from rich.table import Table
-
-        table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
-        for name in cells:
-            table.add_column(name, justify="right")
-        table.add_row(*map(str, cells.values()))
-        self._live.update(table, refresh=True)
+        else:
+            heads = [tables.Head(name, right=True) for name in cells]
+            self._live.update(tables.grid(heads, [list(cells.values())]), refresh=True)
 
 
 def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
@@ -164,38 +157,56 @@ class View:
         found = self.found
         several = len({row.model for row in found.measurements}) > 1
         faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
+        who: list[Column[Any]] = [
+            Column("card", lambda row: self._short(row.id), right=False),
+            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
+        ]
+        slow: list[Column[SlowCard]] = [
+            Column("model", lambda row: self.cards[row.id].model or NOTHING, False, 2),
+            Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
+            Column("worst", lambda row: slower(row.kernels[0].ratio)),
+            Column("in", lambda row: row.kernels[0].kernel, right=False, expendable=1),
+            Column("why", why, right=False),
+        ]
+        slowing: list[Column[Slowing]] = [
+            Column("kernel", lambda row: row.kernel, right=False),
+            Column("change", lambda row: slower(row.change)),
+            Column(
+                "against its model, folder by folder",
+                lambda row: " ".join(NOTHING if ratio is None else slower(ratio) for ratio in row.ratios[-8:]),
+                right=False,
+            ),
+        ]
+        bad: list[Column[Card]] = [
+            Column("status", lambda row: row.status, right=False),
+            Column("why", lambda row: row.reason or NOTHING, right=False),
+        ]
         return [
-            Table("Slow cards", self._slow(several), found.slow, "red"),
-            Table("Cards that get slower", self._slowing(), found.slowing, "red"),
-            Table("Cards without a right result", self._faulty(), faulty, "yellow"),
+            Table("Slow cards", [*who, *(slow if several else slow[1:])], found.slow, "red"),
+            Table("Cards that get slower", [*who, *slowing], found.slowing, "red"),
+            Table("Cards without a right result", [*who, *bad], faulty, "yellow"),
         ]
 
     def models(self) -> list[Table]:
         """Return the tables of kernels, one a model."""
-        by_model: dict[str, list[Measurement]] = {}
-        for each in self.found.measurements:
-            by_model.setdefault(each.model, []).append(each)
         tables = []
-        for model, rows in by_model.items():
+        for model, rows in grouped((each.model, each) for each in self.found.measurements).items():
             problems = {(row.operation, row.problem) for row in rows}
             common = " ".join(problems.pop()).strip() if len(problems) == 1 else ""
             tables.append(Table(f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows))
         return tables
 
     def groups(self) -> list[Table]:
-        """Return the tables of racks and of hosts, where there are several."""
-        tables = []
-        for kind in ("rack", "host"):
-            groups = [group for group in self.found.groups if group.kind == kind]
-            if len(groups) > 1:
-                tables.append(Table(f"By {kind}", self._grouped(kind), sorted(groups, key=_worst_first)))
-        return tables
+        """Return the tables of racks and of hosts, where there are several, the worst first."""
+        worst_first = sorted(self.found.groups, key=lambda group: (-group.slow, -group.faulty, -(group.ratio or 0)))
+        by_kind = {kind: [group for group in worst_first if group.kind == kind] for kind in ("rack", "host")}
+        return [Table(f"By {kind}", self._grouped(kind), own) for kind, own in by_kind.items() if len(own) > 1]
 
     def damaged(self) -> list[Table]:
         """Return the table of files that are no shards."""
-        columns = [
-            Column[Damaged]("file", lambda row: row.file, right=False),
-            Column[Damaged]("why", lambda row: row.reason, right=False),
+        columns: list[Column[Damaged]] = [
+            Column("file", lambda row: row.file, right=False),
+            Column("why", lambda row: row.reason, right=False),
         ]
         return [Table("Files that are no shards", columns, self.found.damaged, "yellow")]
 
@@ -212,39 +223,6 @@ class View:
             Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
             Column("slowest", lambda row: slower(row.worst)),
             Column("which", lambda row: self._short(row.worst_card), right=False, expendable=2),
-        ]
-
-    def _slow(self, several: bool) -> list[Column[SlowCard]]:
-        model = [Column[SlowCard]("model", lambda row: self.cards[row.id].model or NOTHING, False, 2)]
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
-            *(model if several else []),
-            Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
-            Column("worst", lambda row: slower(row.kernels[0].ratio)),
-            Column("in", lambda row: row.kernels[0].kernel, right=False, expendable=1),
-            Column("why", why, right=False),
-        ]
-
-    def _slowing(self) -> list[Column[Slowing]]:
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
-            Column("kernel", lambda row: row.kernel, right=False),
-            Column("change", lambda row: slower(row.change)),
-            Column(
-                "against its model, folder by folder",
-                lambda row: " ".join(NOTHING if ratio is None else slower(ratio) for ratio in row.ratios[-8:]),
-                right=False,
-            ),
-        ]
-
-    def _faulty(self) -> list[Column[Card]]:
-        return [
-            Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: row.host or NOTHING, right=False),
-            Column("status", lambda row: row.status, right=False),
-            Column("why", lambda row: row.reason or NOTHING, right=False),
         ]
 
     def _grouped(self, kind: str) -> list[Column[Group]]:
@@ -273,28 +251,25 @@ class View:
         return card[:UUID_SHOWN] if alone else card
 
     def _line(self, out: Console, line: str, style: str = "") -> None:
-
         if self.markdown:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
         say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, made: Table) -> None:
         """Print a table under its title, if it has rows; columns that the width has no room for are left out."""
-        rows, style = made.rows, made.style
-        if not rows:
+        if not made.rows:
             return
         self._line(out, "")
         self._line(out, made.title, "bold")
-        shown, cut = rows[:MOST_ROWS], made.cut()
+        shown, cut, left = made.rows[:MOST_ROWS], made.cut(), len(made.rows) - MOST_ROWS
         if self.markdown:
-            for line in markdown_table(cut, shown):
+            for line in (*markdown_table(cut, shown), ""):
                 out.print(line, soft_wrap=True)
-            out.print("")
         else:
             kept, _ = tables.fitting(cut, shown, out.width)
-            out.print(tables.table(kept, shown, lambda row: style, wrap=True))
-        if len(rows) > len(shown):
-            self._line(out, f"... and {units.count(len(rows) - len(shown))} more, all of them in the file of --json.")
+            out.print(tables.table(kept, shown, lambda row: made.style, wrap=True))
+        if left > 0:
+            self._line(out, f"... and {units.count(left)} more, all of them in the file of --json.")
 
 
 def _cut(column: Column[Row]) -> Callable[[Row], str]:
@@ -313,13 +288,14 @@ def head(found: Fleet, simulated: int) -> list[str]:
     models, hosts = ({getattr(card, kind) for card in there} - {None} for kind in ("model", "host"))
     many = f"{plural(len(there), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
     statuses = Counter(card.status for card in found.cards if card.status != "ok")
-    counts = [f"{len(found.slow)} slow", f"{len(found.slowing)} getting slower"] if found.measurements else []
-    counts += [f"{units.count(n)} {status}" for status, n in sorted(statuses.items())]
-    counts += [f"{plural(len(found.damaged), 'file')} unreadable"] if found.damaged else []
-    counts = [each for each in counts if not each.startswith("0 ")] or (
-        ["none slow, all right"] if found.measurements else ["all right"]
+    counts = (
+        f"{len(found.slow)} slow" if found.slow and found.measurements else "",
+        f"{len(found.slowing)} getting slower" if found.slowing and found.measurements else "",
+        *(f"{units.count(n)} {status}" for status, n in sorted(statuses.items())),
+        f"{plural(len(found.damaged), 'file')} unreadable" if found.damaged else "",
     )
-    lines = [f"{many} in {found.folders[-1]}: {', '.join(counts)}."]
+    said = ", ".join(filter(None, counts)) or ("none slow, all right" if found.measurements else "all right")
+    lines = [f"{many} in {found.folders[-1]}: {said}."]
     if simulated:
         who = "All of them are" if simulated == len(there) > 1 else "It is" if len(there) == 1 else f"{simulated} are"
         lines.append(f"{who} the simulator, which verifies but times nothing.")
@@ -367,7 +343,3 @@ def value_text(value: float, unit: str) -> str:
 def plural(count: int, word: str) -> str:
     """Return a number with its noun."""
     return f"{units.count(count)} {word}{'' if count == 1 else 's'}"
-
-
-def _worst_first(group: Group) -> tuple[float, ...]:
-    return (-group.slow, -group.faulty, -(group.ratio or 0))

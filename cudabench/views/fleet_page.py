@@ -7,8 +7,8 @@ unit is what the rule lets pass), so that one card at a third of its speed does 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,46 +29,6 @@ MOST_NAMED = 200  # dots of a row that say whose they are
 ACROSS, HIGH = 1000, 26  # the grid of a row's dots: those of the same point are drawn once
 TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # percent
 APART = 0.07  # of the width, between two ticks
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A mark of the scale: where, in percent of the width, and what it says."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Strip:
-    """The dots of a kernel: those of a path, those that are slow, each with its place in percent of the width and in
-    pixels and whose it is, and where slow begins, if anywhere."""
-
-    path: str
-    slow: tuple[tuple[float, int, str], ...]
-    limit: float | None
-
-
-@dataclass(frozen=True)
-class Model:
-    """The cards of a model: a row a kernel, with its cells and its dots."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...], Strip], ...]
-    zero: float
-    ticks: tuple[Tick, ...]
-    left_out: int
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A table of text: headings and cells, each with whether it stands right."""
-
-    title: str
-    headings: tuple[tuple[str, bool], ...]
-    rows: tuple[tuple[str, ...], ...]
-    left_out: int = 0
 
 
 def page(report: Report, found: Fleet) -> str:
@@ -101,13 +61,15 @@ def _part(name: str) -> str:
     return resources.files("cudabench.views").joinpath(name).read_text(encoding="utf-8").strip()
 
 
-def _plain(table: tables.Table) -> Plain:
+def _plain(table: tables.Table) -> SimpleNamespace:
+    """Return a table of text: headings, each with whether its cells stand right, and cells."""
     columns, rows = table.cut(), table.rows[:MOST_ROWS]
-    headings = tuple((column.heading, column.right) for column in columns)
-    return Plain(
-        table.title, headings, tuple(tuple(column.text(row) for column in columns) for row in rows),
-        len(table.rows) - len(rows),
-    )  # fmt: skip
+    return SimpleNamespace(
+        title=table.title,
+        headings=[(column.heading, column.right) for column in columns],
+        rows=[[column.text(row) for column in columns] for row in rows],
+        left_out=len(table.rows) - len(rows),
+    )
 
 
 def _given(value: Any, form: str = "{}") -> str:
@@ -135,17 +97,8 @@ CARDS: list[Column[Card]] = [
 # A slow card ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A slow card: its name, who and where it is, why it is slow, and the kernels."""
-
-    name: str
-    why: str
-    facts: tuple[tuple[str, str], ...]
-    kernels: Plain
-
-
-def _sheet(slow: SlowCard, view: tables.View) -> Sheet:
+def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
+    """Return a slow card: its name, who and where it is, why it is slow, and the kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, said)
@@ -161,35 +114,39 @@ def _sheet(slow: SlowCard, view: tables.View) -> Sheet:
             "at equal clock", lambda row: NOTHING if row.at_equal_clock is None else tables.slower(row.at_equal_clock)
         ),
     ]
-    kernels = _plain(
-        tables.Table(f"slow in {len(slow.kernels)} of {tables.plural(slow.of, 'kernel')}", columns, slow.kernels)
-    )
-    return Sheet(slow.id, tables.why(slow), tuple(facts), kernels)
+    title = f"slow in {len(slow.kernels)} of {tables.plural(slow.of, 'kernel')}"
+    kernels = _plain(tables.Table(title, columns, slow.kernels))
+    return SimpleNamespace(name=slow.id, why=tables.why(slow), facts=facts, kernels=kernels)
 
 
 # Dots ----------------------------------------------------------------------------------------------------------------
 
 
-def _models(report: Report, found: Fleet, view: tables.View) -> list[Model]:
-    dots = report.dots() if found.measurements else None
-    made = []
+def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNamespace]:
+    """Return the cards of each model: a row a kernel, with its cells and its dots."""
+    made: list[SimpleNamespace] = []
+    if not found.measurements:
+        return made
+    dots = report.dots()
+    slow = {report.ids.numbers[each.id] for each in found.slow}
     for table in view.models():
-        assert dots is not None
         rows: Sequence[Measurement] = table.rows[:MOST_ROWS]
-        columns = table.cut()
-        model = report.models.numbers[rows[0].model]
-        own = dots[dots.model == model]
+        first, *others = table.cut()
+        own = dots[dots.model == report.models.numbers[rows[0].model]]
         scale = Scale(own.ratio, [row.limit for row in rows if row.limit], found.rule.over if found.rule else 0.0)
-        slow = {report.ids.numbers[each.id] for each in found.slow}
-        strips = [_strip(report, row, own, scale, slow) for row in rows]
-        cells = [tuple(column.text(row) for column in columns[1:]) for row in rows]
         made.append(
-            Model(
-                table.title, tuple(column.heading for column in columns),
-                tuple(zip((columns[0].text(row) for row in rows), cells, strips, strict=True)),
-                scale.at(1.0), scale.ticks(), len(table.rows) - len(rows),
+            SimpleNamespace(
+                title=table.title,
+                headings=[column.heading for column in (first, *others)],
+                rows=[
+                    (first.text(row), [column.text(row) for column in others], _strip(report, row, own, scale, slow))
+                    for row in rows
+                ],
+                zero=scale.at(1.0),
+                ticks=scale.ticks(),
+                left_out=len(table.rows) - len(rows),
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -199,9 +156,8 @@ class Scale:
     def __init__(self, ratios: NDArray[np.float64], limits: Sequence[float], unit: float) -> None:
         self._unit = max(unit, 1e-3)
         ends = self._bent(np.array([ratios.min(), ratios.max(), 1 - self._unit / 2, 1 + self._unit, *limits]))
-        self._low, self._high = float(ends.min()), float(ends.max())
-        self._low, self._high = (end + side * 0.02 * (self._high - self._low) for end, side in
-                                 ((self._low, -1), (self._high, 1)))  # fmt: skip
+        room = 0.02 * float(ends.max() - ends.min())
+        self._low, self._high = float(ends.min()) - room, float(ends.max()) + room
 
     def _bent(self, ratios: NDArray[np.float64]) -> NDArray[np.float64]:
         bent: NDArray[np.float64] = np.arcsinh((ratios - 1) / self._unit)
@@ -215,17 +171,19 @@ class Scale:
         """Return where a ratio lies."""
         return float(self.of(np.array([ratio]))[0])
 
-    def ticks(self) -> tuple[Tick, ...]:
-        """Return marks that have room: the median's, then those that are nearest to it on both sides."""
-        found: list[Tick] = []
+    def ticks(self) -> list[SimpleNamespace]:
+        """Return marks that have room, with place and text: the median's, then the nearest on both sides."""
+        found: list[SimpleNamespace] = []
         for percent in (sign * each for each in TICKS for sign in (1, -1) if each or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0
             if 2 <= at <= 98 and all(abs(at - other.at) >= APART * 100 for other in found):
-                found.append(Tick(at, f"{percent:+d}%" if percent else "median"))
-        return tuple(sorted(found, key=lambda tick: tick.at))
+                found.append(SimpleNamespace(at=at, text=f"{percent:+d}%" if percent else "median"))
+        return sorted(found, key=lambda tick: tick.at)
 
 
-def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> Strip:
+def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> SimpleNamespace:
+    """Return the dots of a kernel: those of a path, those that are slow, each with its place in percent of the width
+    and in pixels and whose it is, and where slow begins, if anywhere."""
     label = report.labels.numbers[Label(row.operation, row.kernel, row.problem, row.unit, row.less_is_better)]
     own = dots.label == label
     cards, ratios = dots.card[own], dots.ratio[own]
@@ -241,4 +199,4 @@ def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: se
         card = report.folders[-1].cards[name]
         said = f"{name} on {card.host or 'an unknown host'}: {tables.slower(float(ratios[at]))}"
         named.append((float(x[at]), int(y[at]), text.line(said)))
-    return Strip(path, tuple(named), scale.at(row.limit) if row.limit else None)
+    return SimpleNamespace(path=path, slow=named, limit=scale.at(row.limit) if row.limit else None)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.fleet.findings import Report
 from cudabench.records.fleet import Fleet
 from cudabench.text import line
-from cudabench.views.figures import MARKERS, new_figure, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cudabench.views.figures import MARKERS, Figure, new_figure, shown
 
 MOST_TEXT = 40  # characters of a name
 NAMED = 12  # slow dots that are named

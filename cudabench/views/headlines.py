@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import excesses, over, wasted
 from cudabench.records.results import Result
 from cudabench.results import units
 from cudabench.results.columns import NOTHING
+from cudabench.results.groups import grouped
 
 
-def reasons(named: Iterable[tuple[str, Result]]) -> dict[tuple[str, str | None], list[str]]:
+def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | None], list[str]]:
     """Return why named kernels have no figures, and which: what several share is said once."""
-    shared: dict[tuple[str, str | None], list[str]] = {}
-    for name, result in named:
-        if result.status != "ok":
-            shared.setdefault((result.status, result.reason), []).append(name)
-    return shared
+    return grouped(((result.status, result.reason), name) for name, result in named if result.status != "ok")
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return which kernels have the lowest bound, those that waste least first, and what holds them; '' for fewer than
-    two kernels, and for several sizes."""
+    """Return which kernels have the lowest bound and what holds them; '' for fewer than two or several sizes."""
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""
     least = min(map(verdict.bound, priced))
     tied = sorted((one for one in priced if verdict.bound(one) == least), key=lambda r: wasted(r.access or ()))
-    held: dict[str, list[str]] = {}
-    for one in tied:
-        held.setdefault(held_by(one), []).append(one.kernel)
+    held = grouped((held_by(one), one.kernel) for one in tied)
     kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
     return f"Lowest bound, {at_least(tied[0])}: {kernels}."
 

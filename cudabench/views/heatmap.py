@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from cudabench.records.launch import Dim, dim_text
 from cudabench.records.results import Result
+from cudabench.views.console import Console, say
 from cudabench.views.quantities import Quantity, of_blocks
 from cudabench.views.tables import Head, grid
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
 NOTHING = "."
@@ -23,52 +23,45 @@ BAR = 30
 
 def show(out: Console, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]) -> None:
     """Print the maps of a sweep, one a metric; a star marks the best blocks."""
-    from rich.text import Text
-
     two = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
     axes = "block X across, Y down; " if two else ""
     for quantity in of_blocks(results):
         better = "more" if quantity.more else "less"
         out.print()
-        out.print(Text(f"{quantity.name}, {better} is better ({axes}* the best)", style="bold"))
+        say(out, f"{quantity.name}, {better} is better ({axes}* the best)", "bold")
         (_map if two else _bars)(out, quantity, results, refused, best)
     if two and refused:
-        out.print("x: the kernel cannot take this block", style="dim")
+        say(out, "x: the kernel cannot take this block", "dim")
 
 
 def _map(
     out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]
 ) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    at = {(r.block[0], r.block[1]): r for r in results}
-    no = {(block[0], block[1]) for block in refused}
-    xs = sorted({x for x, _ in [*at, *no]})
-    ys = sorted({y for _, y in [*at, *no]})
-    starred = {(block[0], block[1]) for block in best}
+    at: dict[tuple[int, ...], Result] = {r.block[:2]: r for r in results}
+    no = {block[:2] for block in refused}
+    starred = {block[:2] for block in best}
     shade = shader(quantity, results)
+
+    def cell(block: tuple[int, ...]) -> Text:
+        result = at.get(block)
+        if result is None:
+            return Text("x " if block in no else f"{NOTHING} ", style="dim")
+        value = quantity.value(result) if result.status == "ok" else None
+        if value is None:
+            return Text(BAD.get(result.status, NOTHING) + " ", style="red")
+        return Text(f" {quantity.text(value):>6}{'*' if block in starred else ' '}", style=shade(value))
+
+    xs, ys = (sorted({block[axis] for block in (*at, *no)}) for axis in (0, 1))
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
     table.add_column("", justify="right", style="bold")
     for x in xs:
         table.add_column(f"{x} ", justify="right", no_wrap=True, min_width=8)
     for y in ys:
-        cells = [_cell(quantity, at.get((x, y)), (x, y) in no, (x, y) in starred, shade) for x in xs]
-        table.add_row(str(y), *cells)
+        table.add_row(str(y), *(cell((x, y)) for x in xs))
     out.print(table)
-
-
-def _cell(
-    quantity: Quantity, result: Result | None, refused: bool, starred: bool, shade: Callable[[float], str]
-) -> Text:
-    from rich.text import Text
-
-    if result is None:
-        return Text(("x" if refused else NOTHING) + " ", style="dim")
-    value = quantity.value(result) if result.status == "ok" else None
-    if value is None:
-        return Text(BAD.get(result.status, NOTHING) + " ", style="red")
-    mark = "*" if starred else " "
-    return Text(f" {quantity.text(value):>6}{mark}", style=shade(value))
 
 
 def shader(quantity: Quantity, results: Sequence[Result]) -> Callable[[float], str]:
@@ -88,14 +81,13 @@ def shader(quantity: Quantity, results: Sequence[Result]) -> Callable[[float], s
 def _bars(
     out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]
 ) -> None:
-    values = {r.block: quantity.value(r) for r in results if r.status == "ok"}
-    most = max((value for value in values.values() if value is not None), default=1.0) or 1.0
+    values = {r.block: value for r in results if r.status == "ok" and (value := quantity.value(r)) is not None}
+    most = max(values.values(), default=1.0) or 1.0
     rows = []
     for result in sorted(results, key=lambda r: r.block):
-        value = values.get(result.block)
-        mark = "*" if result.block in best else " "
-        text = BAD.get(result.status, NOTHING) if value is None else quantity.text(value)
-        bar = "" if value is None else "█" * max(1, round(BAR * value / most))
-        rows.append((dim_text(result.block), f"{text}{mark}", bar))
+        text, bar = BAD.get(result.status, NOTHING), ""
+        if (value := values.get(result.block)) is not None:
+            text, bar = quantity.text(value), "█" * max(1, round(BAR * value / most))
+        rows.append((dim_text(result.block), f"{text}{'*' if result.block in best else ' '}", bar))
     rows += [(dim_text(block), "x ", "") for block in sorted(refused)]
     out.print(grid([Head("block", right=True), Head(quantity.name, right=True), Head("")], rows))

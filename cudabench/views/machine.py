@@ -23,14 +23,13 @@ def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
     """Print the parts, the GPUs and what follows from them."""
     from rich.text import Text
 
-    def state(part: Part) -> Text:
-        if part.usable:
-            return Text(part.version or "", style="green")
-        return Text(f"{part.problem}; {part.repair}", style="yellow")
-
     out = console.out()
     heads = [Head("part"), Head("for"), Head("state", wrap=True)]
-    out.print(grid(heads, [(part.name, PURPOSE[part.name], state(part)) for part in parts]))
+    states = (
+        Text(part.version or "", "green") if part.usable else Text(f"{part.problem}; {part.repair}", "yellow")
+        for part in parts
+    )
+    out.print(grid(heads, [(part.name, PURPOSE[part.name], state) for part, state in zip(parts, states, strict=True)]))
     out.print()
     for gpu in gpus:
         out.print(device_line(gpu))

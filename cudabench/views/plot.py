@@ -13,20 +13,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import ceilings, units
+from cudabench.results.groups import grouped
 from cudabench.views import ceilings_plot, roofline
-from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, new_figure, shown
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, new_figure, shown
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 
@@ -103,17 +100,15 @@ def heading(files: Sequence[ResultsFile]) -> str:
     """Return what all files have in common: the problem and the device."""
     results = [result for file in files for result in file.results]
     first = results[0]
-    sizes = {tuple(result.size.values()) for result in results}
-    dtypes = {result.dtype for result in results}
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
-    parts = [
-        shown(PurePath(first.source).name) if first.operation == "run" else first.operation,
-        units.size(first) if len(sizes) == 1 else "",
-        first.dtype if len(dtypes) == 1 else "",
-    ]
     caches = {result.time.cache for result in results if result.time}
-    state = f", {caches.pop()} L2" if len(caches) == 1 else ""
-    return " ".join(part for part in parts if part) + (f" on {', '.join(devices)}" if devices else "") + state
+    parts = (
+        shown(PurePath(first.source).name) if first.operation == "run" else first.operation,
+        units.size(first) if len({tuple(result.size.values()) for result in results}) == 1 else "",
+        first.dtype if len({result.dtype for result in results}) == 1 else "",
+        f"on {', '.join(devices)}" if devices else "",
+    )
+    return " ".join(filter(None, parts)) + (f", {caches.pop()} L2" if len(caches) == 1 else "")
 
 
 def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
@@ -133,10 +128,7 @@ def _names_by_device(file: ResultsFile, name: str) -> list[str]:
 def cards_of(files: Sequence[ResultsFile]) -> list[str]:
     """Return the card of each file by name, with its number where others are called the same."""
     devices = [file.device for file in files]
-    cards: dict[str, set[Any]] = {}
-    for device in devices:
-        if device:
-            cards.setdefault(device.name, set()).add(device.uuid or device.index)
+    cards = grouped({(device.name, device.uuid or device.index) for device in devices if device})
     return [
         "" if device is None else device.name + (f" ({device.label})" if len(cards[device.name]) > 1 else "")
         for device in devices
@@ -163,6 +155,9 @@ def row_name(result: Result, results: Sequence[Result]) -> str:
 
 
 def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+
     results = [r for file in files for r in file.results if r.status != "skipped"]
     drawn = quantities(results)
     rows = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
@@ -191,21 +186,17 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
         axes.set_xlim(0, max(most * 1.16, axes.get_xlim()[1] * 1.02))
         axes.set_xlabel(quantity.name + ("" if quantity.more else ", less is better"))
         if not quantity.more:
-            from matplotlib.ticker import MaxNLocator
-
             axes.xaxis.set_major_locator(MaxNLocator(4))
+    handles: list[Any] = panels[0].get_legend_handles_labels()[0]
     if len(files) > 1:
-        from matplotlib.patches import Patch
-
-        handles: list[Any] = [
+        handles[:0] = [
             Patch(facecolor=COLOURS[i % 4], hatch=HATCHES[i % 4], edgecolor="k", linewidth=0.5, label=label)
             for i, label in enumerate(labels)
         ]
-        handles += panels[0].get_legend_handles_labels()[0]
         widest = max(len(str(handle.get_label())) for handle in handles)
         _legend(figure, handles, min(len(handles), max(1, 100 // (widest + 8))))
     elif drawn[0].ideal(results[0]) is not None:
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", frameon=False)
+        figure.legend(handles=handles, loc="outside lower center", frameon=False)
     figure.suptitle(heading(files), fontsize=10)
 
 
@@ -264,27 +255,27 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     if not any(r.time for r in results) and any(least_time(r) is not None for r in results):
         drawn.append(AT_LEAST)
     cards = cards_of(files)
-    together: dict[str, ResultsFile] = {}  # a card's files are often of one size each
-    for file, card in zip(files, cards if len(set(cards)) > 1 else [""] * len(files), strict=True):
-        known = together.get(card)
-        together[card] = replace(known, results=[*known.results, *file.results]) if known else file
+    cards = cards if len(set(cards)) > 1 else [""] * len(files)
+    together = {  # a card's files are often of one size each
+        card: replace(own[0], results=[result for file in own for result in file.results])
+        for card, own in grouped(zip(cards, files, strict=True)).items()
+    }
     colours = {card: COLOURS[at % 4] for at, card in enumerate(together)}
-    sizes: dict[tuple[str, str], set[float]] = {}
-    for card, file in together.items():
-        for r in file.results:
-            if r.status == "ok":
-                sizes.setdefault((card, row_name(r, file.results)), set()).add(elements(r))
+    sizes = grouped(
+        ((card, row_name(r, file.results)), elements(r))
+        for card, file in together.items()
+        for r in file.results
+        if r.status == "ok"
+    )
     kernels = list(dict.fromkeys(kernel for _, kernel in sizes))
-    if max(map(len, sizes.values()), default=0) < 2:
+    if all(len(set(own)) < 2 for own in sizes.values()):
         raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
     figure.set_size_inches(WIDTH_IN * (1 if len(drawn) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
         kernel: Line2D([], [], color="0.2", **_style(at, len(kernels)), label=kernel)
         for at, kernel in enumerate(kernels)
     }
-    for card, colour in colours.items():
-        if card:
-            handles[card] = Patch(color=colour, label=card)
+    handles |= {card: Patch(color=colour, label=card) for card, colour in colours.items() if card}
     for axes, quantity in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
         _plain_axes(axes)
         for card, file in together.items():
@@ -334,19 +325,18 @@ def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Qua
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
-    """Draw the time of the same bytes at the speed of the copy and of the peak, and return the lines by name; with
-    limits one of theirs too."""
-    times: dict[str, dict[float, list[float]]] = {}
-    for result in file.results:
-        if result.status != "ok" or not result.time or not result.bytes:
-            continue
-        for name, speed in (("copy", result.copy_gbps), ("peak", _peak(file))):
-            if speed:
-                times.setdefault(name, {}).setdefault(elements(result), []).append(result.bytes / speed / 1e3)
+    """Draw the time of the same bytes at the speed of the copy and of the peak; return the lines by name."""
+    times = grouped(
+        ((name, elements(result)), result.bytes / speed / 1e3)
+        for result in file.results
+        if result.status == "ok" and result.time and result.bytes
+        for name, speed in (("copy", result.copy_gbps), ("peak", _peak(file)))
+        if speed
+    )
     found: dict[str, Any] = {}
-    for name, points in times.items():
+    for name in dict.fromkeys(name for name, _ in times):
         style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
-        middles = {x: median(some) for x, some in points.items()}
+        middles = {x: median(some) for (what, x), some in times.items() if what == name}
         found[name] = _curve(
             axes, middles, color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1, label=name
         )
@@ -357,11 +347,9 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
     """Draw what would do, the least of the kernels at each size, and return the line."""
-    points: dict[float, float] = {}
-    for result in file.results:
-        ideal = quantity.ideal(result) if result.status == "ok" else None
-        if ideal is not None:
-            points[elements(result)] = min(ideal, points.get(elements(result), ideal))
+    right = (result for result in file.results if result.status == "ok")
+    ideals = grouped((elements(r), ideal) for r in right if (ideal := quantity.ideal(r)) is not None)
+    points = {x: min(some) for x, some in ideals.items()}
     return _curve(axes, points, color="k", linestyle="--", linewidth=0.8, zorder=1)
 
 
@@ -397,8 +385,7 @@ def elements(result: Result) -> float:
 
 
 def size_label(result: Result, varying: Collection[str] = ()) -> str:
-    """Return a size in short: 4096 x 4096, or 2^25 for a long single number; of a kernel of the user's own the numbers
-    that vary."""
+    """Return a size in short: 4096 x 4096, or 2^25; of a kernel of the user's own the numbers that vary."""
     if result.operation == "run" and varying:
         result = replace(result, size={name: value for name, value in result.size.items() if name in varying})
     numbers = list(result.size.values())
@@ -539,6 +526,4 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
 
 
 def _legend(figure: Figure, handles: Sequence[Any], columns: int, **more: Any) -> None:
-    figure.legend(
-        handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=columns, **more
-    )  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=columns, **more)

@@ -6,13 +6,12 @@ import contextlib
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cudabench import text
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
 AFTER_S = 0.5  # what is over sooner shows nothing
@@ -21,41 +20,40 @@ PARTS = ("simulating", "launching again", "counting", "timing")  # phases of whi
 
 
 class Progress:
-    """Shows kernel, phase and a bar while a run lasts; in a pipe one line every so many seconds, so that a log
-    tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
+    """Shows kernel, phase and a bar while a run lasts; in a pipe one line every so many seconds, from a thread, so that
+    a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total = total
-        self._shown = shown and sys.stderr.isatty()
-        self._log = _Log(total, every or EVERY_S) if shown and not self._shown else None
+        self._total, self._every = total, every or EVERY_S
+        self._begun = time.monotonic()
+        self._now: tuple[int, str, str, float] | None = None
+        self._over = threading.Event()
+        moves = shown and sys.stderr.isatty()
+        self._bar = _bar() if moves else None
+        self._log = threading.Thread(target=self._tell, daemon=True) if shown and not moves else None
 
     def __enter__(self) -> Progress:
-        if self._shown:
-            from cudabench.views import console
-
-            self._console = console.err()
-            self._bar = _bar(self._console)
+        if self._bar:
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._total)
         if self._log:
-            self._log.start()
+            with contextlib.suppress(RuntimeError):  # the process may have no more threads
+                self._log.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._shown:
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
             self._bar.stop()
-        if self._log:
-            self._log.stop()
+        self._over.set()
+        if self._log and self._log.ident is not None:
+            self._log.join()
 
     def update(self, done: int, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel, after `done` others, is in a phase."""
-        if self._shown:
+        self._now = done, kernel, phase, fraction
+        if self._bar:
             said = f"{done + 1}/{self._total} {kernel}: {phase}"
             self._bar.update(self._task, completed=done + 0.95 * fraction * (phase == "timing"), description=said)
-        elif self._log:
-            self._log.now = done, kernel, phase, fraction
 
     def print(self, printed: str) -> None:
         """Print what a kernel printed, on standard error, undisturbed by the line.
@@ -63,10 +61,25 @@ class Progress:
         Its last line ends, too: what is printed next must not make a command of both to a CI runner.
         """
         printed += "" if printed.endswith("\n") else "\n"
-        if self._shown:
-            self._console.print(printed, end="")
+        if self._bar:
+            console.err().print(printed, end="")
         else:
             sys.stderr.write(text.log(printed))
+
+    def _tell(self) -> None:
+        while not self._over.wait(self._every):
+            seconds = time.monotonic() - self._begun
+            line = f"{seconds:.0f} s: starting\n"
+            if self._now is not None:
+                done, kernel, phase, fraction = self._now
+                part = f" {fraction:.0%}" if phase in PARTS and 0 < fraction < 1 else ""
+                done = min(done, self._total)
+                line = f"{seconds:.0f} s: {done} of {self._total} done, {text.line(kernel)}: {phase}{part}\n"
+            try:
+                sys.stderr.write(text.log(line))
+                sys.stderr.flush()
+            except (OSError, ValueError):  # nobody reads any more
+                return
 
 
 class Waiting:
@@ -76,87 +89,39 @@ class Waiting:
         self._what = what
         self._lock = threading.Lock()  # to begin and to end do not meet
         self._bar: RichProgress | None = None
-        self._over = False
-        self._timer = None
-        if shown and sys.stderr.isatty():
-            self._timer = threading.Timer(AFTER_S if after is None else after, self._show)
-            self._timer.daemon = True
+        self._over = not (shown and sys.stderr.isatty())
+        self._timer = threading.Timer(AFTER_S if after is None else after, self._show)
+        self._timer.daemon = True
 
-    def __enter__(self) -> Waiting:
-        if self._timer:
+    def __enter__(self) -> None:
+        if not self._over:
             with contextlib.suppress(RuntimeError):  # the process may have no more threads
                 self._timer.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._timer:
-            self._timer.cancel()
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
         with self._lock:
             self._over = True
             if self._bar:
                 self._bar.stop()
 
     def _show(self) -> None:
-        from cudabench.views import console
-
         with self._lock, contextlib.suppress(OSError, ValueError):  # nobody reads any more
             if not self._over:
-                self._bar = _bar(console.err())
+                self._bar = _bar()
                 self._bar.add_task(self._what, total=None)
                 self._bar.start()
 
 
-def _bar(console: Console) -> RichProgress:
+def _bar() -> RichProgress:
     """Return a line with what is done, how much of it, and since when."""
-    from rich import progress as rich_progress
+    from rich import progress
 
-    return rich_progress.Progress(
-        rich_progress.SpinnerColumn(),
-        rich_progress.TextColumn("{task.description}", markup=False),
-        rich_progress.BarColumn(bar_width=24),
-        rich_progress.TimeElapsedColumn(),
-        console=console,
+    return progress.Progress(
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TimeElapsedColumn(),
+        console=console.err(),
         transient=True,
     )
-
-
-class _Log:
-    """Writes what is being done every so many seconds, from a thread: a compiler says nothing for a minute."""
-
-    def __init__(self, total: int, every: float) -> None:
-        self.now: tuple[int, str, str, float] | None = None
-        self._total, self._every = total, every
-        self._begun = time.monotonic()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tell, daemon=True)
-
-    def start(self) -> None:
-        """Begin; silently do without where the process may have no more threads."""
-        with contextlib.suppress(RuntimeError):
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Write no line any more."""
-        self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _tell(self) -> None:
-        while not self._over.wait(self._every):
-            try:
-                sys.stderr.write(self._line())
-                sys.stderr.flush()
-            except (OSError, ValueError):  # nobody reads any more
-                return
-
-    def _line(self) -> str:
-        seconds = time.monotonic() - self._begun
-        if self.now is None:
-            return f"{seconds:.0f} s: starting\n"
-        done, kernel, phase, fraction = self.now
-        part = f" {fraction:.0%}" if phase in PARTS and 0 < fraction < 1 else ""
-        return text.log(
-            f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {text.line(kernel)}: {phase}{part}\n"
-        )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from statistics import median
 
 from cudabench.errors import CudabenchError
-from cudabench.explain import verdict
 from cudabench.explain.accesses import Cost, total, unit
 from cudabench.records.results import Result
 from cudabench.results import compare, units
@@ -38,12 +36,7 @@ GFLOPS = Quantity("GFLOP/s", lambda r: r.gflops, more=True)
 TIME = Quantity("time in µs", lambda r: r.time.median_s * 1e6 if r.time else None)
 
 
-def _least_us(result: Result) -> float | None:
-    least = least_time(result)
-    return None if least is None else least * 1e6
-
-
-AT_LEAST = Quantity("at least, in µs", _least_us)
+AT_LEAST = Quantity("at least, in µs", lambda r: r.limits[0].time_s * 1e6 if r.limits else None)
 
 
 def count_of(space: str) -> Quantity:
@@ -75,8 +68,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return what tells the blocks of a sweep apart: bandwidth, operations or time; in the simulator every count that
-    varies."""
+    """Return what tells the blocks of a sweep apart; in the simulator every count that varies."""
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
         if all(r.gflops is not None and is_arithmetic(r) for r in right):
@@ -85,11 +77,11 @@ def of_blocks(results: Sequence[Result]) -> list[Quantity]:
             return [Quantity("GB/s", lambda r: r.bandwidth_gbps, more=True)]
         scale, name = _scale_of([r.time.median_s for r in right if r.time])
         return [Quantity(name, lambda r: r.time.median_s if r.time else None, lambda v: units.digits(v / scale))]
-    bounds = [bound for r in right if (bound := verdict.bound(r)) < inf]
+    bounds = [bound for r in right if (bound := least_time(r)) is not None]
     found: list[Quantity] = []
     if len(set(bounds)) > 1:
         scale, name = _scale_of(bounds)
-        found = [Quantity(f"at least, {name}", _bound, lambda v: units.digits(v / scale, 3))]
+        found = [Quantity(f"at least, {name}", least_time, lambda v: units.digits(v / scale, 3))]
     names = ("global sectors", "local sectors", "shared wavefronts", "instructions")
     varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
     counted = varying or ([] if found else ["instructions"])
@@ -98,10 +90,6 @@ def of_blocks(results: Sequence[Result]) -> list[Quantity]:
 
 def _counted(name: str, result: Result) -> float | None:
     return compare.counts(result).get(name)
-
-
-def _bound(result: Result) -> float | None:
-    return verdict.bound(result) if result.limits else None
 
 
 def short(value: float, gap: str = "") -> str:

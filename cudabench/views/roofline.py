@@ -10,9 +10,10 @@ card's measured ceilings where they are known, else what its clocks and units al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 from cudabench.cards.load import like
@@ -21,6 +22,7 @@ from cudabench.explain.card_rates import roofs
 from cudabench.records.file import ResultsFile, under_another_roof
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
+from cudabench.results.groups import grouped
 from cudabench.views.quantities import copy_of
 
 SECTOR = 32  # bytes
@@ -57,43 +59,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Point:
-    """A kernel: where it is, where its label is, and what it says. bound: by a limit instead of a time."""
-
-    x: float
-    y: float
-    label_y: float
-    left: bool
-    name: str
-    labelled: bool
-    said: str
-    run: int
-    bound: bool
-    card: int
-
-    @property
-    def far(self) -> bool:
-        """Whether a line must lead to its label."""
-        return abs(self.label_y - self.y) > LABEL
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A roofline of one problem: axes with their ticks (where, and the number), roofs by card, points, and the arrows
-    from rung to rung."""
-
-    title: str
-    across: str
-    up: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    roofs: tuple[Line, ...]
-    points: tuple[Point, ...]
-    arrows: tuple[Line, ...]
-    cards: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Member:
     """A result with its run, the file that it is of, and the name of its point."""
 
@@ -116,15 +81,15 @@ class _Dot:
         return str(self.priced.get("card") or "")
 
 
-def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, ...]:
+def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleNamespace, ...]:
     """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
-    problems: dict[tuple[str, str, str], list[Member]] = {}
-    for run, file in enumerate(files):
-        for result in file.results:
-            key = (result.operation, units.size(result), result.dtype)
-            problems.setdefault(key, []).append(Member(run, result, file, result.kernel))
+    problems = grouped(
+        ((result.operation, units.size(result), result.dtype), Member(run, result, file, result.kernel))
+        for run, file in enumerate(files)
+        for result in file.results
+    )
     made = (chart(" ".join(filter(None, key)), members, labels) for key, members in problems.items())
-    return tuple(one for one in made if one)
+    return tuple(filter(None, made))
 
 
 def missing(results: Sequence[Result]) -> str:
@@ -136,17 +101,20 @@ def missing(results: Sequence[Result]) -> str:
     return "The simulator measures no time, and the file has no limits to place the kernels by."
 
 
-def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False) -> Chart | None:
-    """Return the chart of one problem, None without a point. labels: of the runs; a chart that is still, and says
-    nothing at a click, has every point's label."""
+def chart(
+    title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False
+) -> SimpleNamespace | None:
+    """Return the chart of one problem: the names of its axes, their ticks (where, and the number), roofs by card,
+    points with their labels (bound: by a limit instead of a time), and arrows from rung to rung; None without a point.
+
+    labels: of the runs; a chart that is still, and says nothing at a click, has every point's label.
+    """
     members = [one for one in members if one.result.status == "ok" and not under_another_roof(one.file, one.result)]
     computes = any(one.result.flops and one.result.bytes for one in members)
     dots = [dot for one in members if (dot := _dot(one, computes))]
     if not dots:
         return None
-    by_card: dict[str, list[_Dot]] = {}
-    for dot in dots:
-        by_card.setdefault(dot.card, []).append(dot)
+    by_card = grouped((dot.card, dot) for dot in dots)
     allowed = [_allowed(mine, computes) for mine in by_card.values()]
     xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
@@ -154,34 +122,54 @@ def chart(title: str, members: Sequence[Member], labels: Sequence[str], *, still
         ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
         xs += [ridge * 2 for ridge in ridges if ridge < far]  # the corners belong into the picture
         ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
-    across, x_ticks = _axis(xs, LEFT, RIGHT)
-    up, y_ticks = _axis(ys, BOTTOM, TOP)
-    lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, xs, ys, across, up, at)]
+    across, up = _Axis(xs, LEFT, RIGHT), _Axis(ys, BOTTOM, TOP)
+    lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, across, up, at)]
     names = ("FLOP per byte that must move", "GFLOP/s", "GFLOP/s") if computes else (
         "warp instructions per sector of 32 bytes", "10⁹ warp instructions/s", "G instructions/s"
     )  # fmt: skip
-    points = _placed(dots, across, up, labels, lines, names, [*by_card], still)
+    places = _labels(dots, lines, across, up, still)
+    points = []
+    for at, dot in enumerate(dots):
+        x, y, name, run = across.at(dot.x), up.at(dot.y), dot.of.name, dot.of.run
+        which = f" ({labels[run]})" if len(labels) > 1 else ""
+        reached = f"{'at most ' if dot.bound else ''}{_short(dot.y)} {names[2]} at {_short(dot.x)} {names[0]}"
+        label_y, left = places.get(at, (y, False))
+        points.append(
+            SimpleNamespace(
+                x=x,
+                y=y,
+                label_y=label_y,
+                left=left,
+                far=abs(label_y - y) > LABEL,  # a line must lead to the label
+                name=name,
+                labelled=at in places,
+                said=f"{name}{which}: {reached}",
+                run=run,
+                bound=dot.bound,
+                card=[*by_card].index(dot.card),
+            )
+        )
     newest = max(point.run for point in points)
     arrows = [
         Line(a.x, a.y, b.x, b.y)
         for a, b in pairwise(points)
         if a.run == b.run == newest and math.hypot(a.x - b.x, a.y - b.y) > 2
     ]
-    return Chart(
-        title, names[0], names[1], x_ticks, y_ticks, tuple(lines), tuple(points), tuple(arrows), tuple(by_card)
+    return SimpleNamespace(
+        title=title,
+        across=names[0],
+        up=names[1],
+        x_ticks=across.ticks,
+        y_ticks=up.ticks,
+        roofs=lines,
+        points=points,
+        arrows=arrows,
+        cards=[*by_card],
     )
 
 
-def moved(result: Result) -> int | None:
-    """Return the bytes of all sectors that a kernel's requests touch, None where nobody counted."""
-    if result.access is None:
-        return None
-    return SECTOR * (total(result.access, "global").actual + total(result.access, "local").actual) or None
-
-
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions that a kernel executes: of the code that was measured, else of that which the
-    simulator counted in its place; None where nobody counted."""
+    """Return the warp instructions of the measured code, else those that the simulator counted in its place."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -191,7 +179,8 @@ def instructions(result: Result) -> int | None:
 def _dot(of: Member, computes: bool) -> _Dot | None:
     result = of.result
     work = result.flops if computes else instructions(result)
-    traffic = result.bytes if computes else (moved(result) or 0) / SECTOR
+    sectors = sum(total(result.access or (), space).actual for space in ("global", "local"))
+    traffic = result.bytes if computes else sectors
     time = result.true_time
     seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
     if not traffic or not work or not seconds:
@@ -215,125 +204,97 @@ def _priced(of: Member) -> Mapping[str, Any]:
 def _allowed(dots: Sequence[_Dot], computes: bool) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
     """Return the slopes and the level roofs of one card by name: its memory and the copy of the run; the results' types
     and the tensor formats that their code uses, or what it issues."""
-    priced = dots[0].priced
-    speeds = {"memory": _figure(priced, "memory_gbps"), "copy": copy_of([dot.of.result for dot in dots])}
+
+    def figure(key: str) -> float:
+        value = dots[0].priced.get(key)
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else 0.0
+
+    speeds = {"memory": figure("memory_gbps"), "copy": copy_of([dot.of.result for dot in dots])}
     slopes = [
         (f"{name} {units.digits(gbps)} GB/s", gbps if computes else gbps / SECTOR)
         for name, gbps in speeds.items()
         if gbps
     ]
     if not computes:
-        issue = _figure(priced, "issue_ginstructions")
+        issue = figure("issue_ginstructions")
         return slopes, [("issue", issue)] if issue else []
-    wanted: dict[str, str] = {}
+    wanted: dict[str, float] = {}
     for result in (dot.of.result for dot in dots):
-        wide = "float64" if result.dtype == "float64" else "float32"
-        wanted[wide] = f"{wide}_gflops"
-        code = result.machine_code
-        if code and code.arithmetic and (code.pipes is None or code.pipes.get("tensor")):
-            for name in code.arithmetic:
-                if name in TENSOR and (name != "float64" or (code.pipes or {}).get("tensor")):
-                    wanted[f"tensor {name}"] = f"{TENSOR[name]}_gflops"
-    tops = {name: _figure(priced, key) for name, key in wanted.items()}
-    return slopes, [(f"{name} {_rate(top)}", top) for name, top in tops.items() if top]
-
-
-def _figure(priced: Mapping[str, Any], key: str) -> float | None:
-    value = priced.get(key)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else None
+        code, wide = result.machine_code, "float64" if result.dtype == "float64" else "float32"
+        wanted[wide] = figure(f"{wide}_gflops")
+        tensor = bool(code and code.pipes and code.pipes.get("tensor"))
+        computed = code.arithmetic if code and (code.pipes is None or tensor) else ()
+        for name in computed or ():
+            if name in TENSOR and (name != "float64" or tensor):
+                wanted[f"tensor {name}"] = figure(f"{TENSOR[name]}_gflops")
+    return slopes, [(f"{name} {_rate(top)}", top) for name, top in wanted.items() if top]
 
 
 def _rate(gflops: float) -> str:
     return f"{units.digits(gflops / 1e3, 3)} TFLOP/s" if gflops >= 1e4 else f"{units.digits(gflops, 3)} GFLOP/s"
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a logarithmic axis: a factor of 10 at least, with room at either end."""
-    low, high = min(values) / 1.6, max(values) * 1.6
-    if high / low < 10:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
-    return low, high
+class _Axis:
+    """A logarithmic axis from `start` to `end` of the drawing: a factor of 10 at least, with room at either end."""
 
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        self.low, self.high = min(values) / 1.6, max(values) * 1.6
+        self._start, self._end = start, end
+        if self.high / self.low < 10:
+            middle = math.sqrt(self.low * self.high)
+            self.low, self.high = middle / math.sqrt(10), middle * math.sqrt(10)
 
-def _axis(
-    values: Sequence[float], start: float, end: float
-) -> tuple[Callable[[float], float], tuple[tuple[float, str], ...]]:
-    """Return where values lie on a logarithmic axis from `start` to `end`, and its ticks."""
-    low, high = _ends(values)
+    def at(self, value: float) -> float:
+        """Return where a value lies."""
+        return self._start + (self._end - self._start) * math.log(value / self.low) / math.log(self.high / self.low)
 
-    def place(value: float) -> float:
-        return start + (end - start) * math.log(value / low) / math.log(high / low)
-
-    steps = (1, 2, 5) if high / low < 200 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    marks = [step * 10.0**power for power in powers for step in steps]
-    return place, tuple((place(mark), f"{mark:g}") for mark in marks if low <= mark <= high)
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """The ticks: where, and the number."""
+        steps = (1, 2, 5) if self.high / self.low < 200 else (1,)
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        marks = (step * 10.0**power for power in powers for step in steps)
+        return [(self.at(mark), f"{mark:g}") for mark in marks if self.low <= mark <= self.high]
 
 
 def _roofs(
-    slopes: Sequence[tuple[str, float]],
-    tops: Sequence[tuple[str, float]],
-    xs: Sequence[float],
-    ys: Sequence[float],
-    across: Callable[[float], float],
-    up: Callable[[float], float],
-    card: int,
+    slopes: Sequence[tuple[str, float]], tops: Sequence[tuple[str, float]], across: _Axis, up: _Axis, card: int
 ) -> list[Line]:
     """Return the lines of what one card's memory and pipes allow."""
-    (x_low, x_high), (y_low, y_high) = _ends(xs), _ends(ys)
-    most = min(y_high, max((top for _, top in tops), default=math.inf))
+    most = min(up.high, max((top for _, top in tops), default=math.inf))
     found = []
     for number, (name, slope) in enumerate(slopes):
-        start, end = max(x_low, y_low / slope), min(x_high, most / slope)
+        start, end = max(across.low, up.low / slope), min(across.high, most / slope)
         if start < end:
-            line = Line(across(start), up(slope * start), across(end), up(slope * end), name, number > 0, card)
-            found.append(line)
+            low, high = up.at(slope * start), up.at(slope * end)
+            found.append(Line(across.at(start), low, across.at(end), high, name, number > 0, card))
     for name, top in tops:
-        start = max(x_low, top / max((slope for _, slope in slopes), default=math.inf))
-        if y_low <= top <= y_high and start < x_high:
-            found.append(Line(across(start), up(top), across(x_high), up(top), name, card=card))
+        start = max(across.low, top / max((slope for _, slope in slopes), default=math.inf))
+        if up.low <= top <= up.high and start < across.high:
+            found.append(Line(across.at(start), up.at(top), across.at(across.high), up.at(top), name, card=card))
     return found
 
 
-def _placed(
-    dots: Sequence[_Dot],
-    across: Callable[[float], float],
-    up: Callable[[float], float],
-    labels: Sequence[str],
-    lines: Sequence[Line],
-    names: tuple[str, str, str],
-    cards: Sequence[str],
-    still: bool,
-) -> list[Point]:
-    """Return the points with labels that do not lie on each other: each as near to its point as there is room."""
+def _labels(
+    dots: Sequence[_Dot], lines: Sequence[Line], across: _Axis, up: _Axis, still: bool
+) -> dict[int, tuple[float, bool]]:
+    """Return where labels are, as (height, to the left): as near to their dots as there is room, none on another."""
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
     # What a label must not lie on, as (left, right, middle): points, the names of roofs, then the labels before it.
-    taken = [(across(dot.x) - 1.5, across(dot.x) + 1.5, up(dot.y)) for dot in dots]
+    taken = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)
         left = roof.name_x if roof.below else roof.name_x - wide
         taken.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
     places: dict[int, tuple[float, bool]] = {}
-    for at in sorted(named, key=lambda at: up(dots[at].y)):
-        x, y = across(dots[at].x), up(dots[at].y)
+    for at in sorted(named, key=lambda at: up.at(dots[at].y)):
         width = AWAY + LETTER * min(len(dots[at].of.name), MOST_LETTERS)
-        height, to_left, first, last = _free(x, y, width, taken)
+        height, to_left, first, last = _free(across.at(dots[at].x), up.at(dots[at].y), width, taken)
         places[at] = (height, to_left)
         taken.append((first, last, height))
-    points = []
-    for at, dot in enumerate(dots):
-        x, y = across(dot.x), up(dot.y)
-        label_y, to_left = places.get(at, (y, False))
-        which = f" ({labels[dot.of.run]})" if len(labels) > 1 else ""
-        at_most = "at most " if dot.bound else ""
-        said = f"{dot.of.name}{which}: {at_most}{_short(dot.y)} {names[2]} at {_short(dot.x)} {names[0]}"
-        points.append(
-            Point(x, y, label_y, to_left, dot.of.name, at in places, said, dot.of.run, dot.bound, cards.index(dot.card))
-        )
-    return points
+    return places
 
 
 def _free(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import (
     bank_pictures,
     changes,
@@ -24,9 +23,6 @@ from cudabench.views.explanation import (
     title,
 )
 from cudabench.views.tables import Head, grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SAME = 0.02  # shares under which two costs are the same
 PICTURES = 8  # of pairs that are drawn
@@ -48,19 +44,21 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     found = pairs(by_line(old.access or ()), by_line(new.access or ()))
     table(out, old, new, found)
     different(out, old, new, found)
+
+    def head(result: Result) -> None:
+        out.print()
+        say(out, result.kernel, "bold")
+
     for result in (old, new):
         if threads:
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             thread_picture(out, result.threads or ())
         if banks:
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             bank_pictures(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
-            out.print()
-            say(out, result.kernel, "bold")
+            head(result)
             if result.hazards:
                 hazards(out, result.hazards, result.warnings)
             if result.reason:
@@ -76,7 +74,7 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
         return (row.space, row.op, row.array)
 
     found: list[Pair] = []
-    matcher = SequenceMatcher(None, [likeness(row) for row in old], [likeness(row) for row in new], autojunk=False)
+    matcher = SequenceMatcher(None, [*map(likeness, old)], [*map(likeness, new)], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
             found += zip(old[a:b], new[c:d], strict=True)
@@ -89,19 +87,14 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
 def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
     """Print what each access costs in both kernels, with a word where that changed."""
     narrow = out.width < WIDE
-    rows: list[tuple[str, ...]] = []
-    styles: list[str] = []
-    for before, after in found:
-        one = before or after
-        assert one is not None
+    rows, styles = [], []
+    for pair in found:
+        one = next(filter(None, pair))
         name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
-        word = changed(before, after)
+        word, what = changed(*pair), unit(one.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
-        if narrow:
-            what = unit(one.space)
-            rows.append((name, what, _number(before), _number(after), word.removesuffix(f" {what}")))
-        else:
-            rows.append((name, _cell(before), _cell(after), word))
+        narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
+        rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
     names = [Head(shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
@@ -138,27 +131,21 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
     unlike = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
-    for before, after in unlike:
-        one = before or after
-        assert one is not None
-        requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
-        picture = tuple(
-            (None if row is None else row.line, None if request is None else request.passes)
-            for row, request in zip((before, after), requests, strict=True)
-        )
+    for pair in unlike:
+        sides = [(result, row, _request(result, row)) for result, row in zip((old, new), pair, strict=True) if row]
+        picture = tuple((id(result), row.line, request and request.passes) for result, row, request in sides)
         if picture in drawn or len(drawn) == PICTURES:
             continue
         drawn.add(picture)
         out.print()
+        one = sides[0][1]
         say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
-        for result, row in ((old, before), (new, after)):
-            if row is not None:
-                line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
-                say(out, shortened(line, out.width), no_wrap=True)
-        if one.space == "shared":
-            for result, request in zip((old, new), requests, strict=True):
-                if request:
-                    strip(out, f"{result.kernel:{width}}", request)
+        for result, row, _ in sides:
+            line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
+            say(out, shortened(line, out.width), no_wrap=True)
+        for result, _, request in sides:
+            if request:
+                strip(out, f"{result.kernel:{width}}", request)
     if not unlike:
         out.print()
         out.print("No access costs more or less in one than in the other.")
@@ -175,13 +162,8 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 
 def strip(out: Console, kernel: str, request: BankRequest) -> None:
     """Print the bank of each lane's element, why it is that one, and how many lanes meet."""
-    from rich.text import Text
-
-    banks: dict[int, int] = {}
-    for row in request.passes:
-        for bank, lanes in enumerate(row):
-            for lane in lanes:
-                banks[lane] = min(banks.get(lane, bank), bank)
+    served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
+    banks = dict(sorted(served, key=lambda each: -each[1]))  # of several the lowest
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4
@@ -189,21 +171,16 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         moves = "in the same bank" if turn == 0 else f"{turn} bank{'s' if turn > 1 else ''} further"
         say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
-        shown = ", ".join("[" + ", ".join(map(str, index)) + "]" for index in (first[0], first[1], first[2]))
-        last = "[" + ", ".join(map(str, first[-1])) + "]"
-        say(out, f"{kernel}  its lanes take {shown} ... {last}", "dim")
+        *shown, last = (f"[{', '.join(map(str, index))}]" for index in (*first[:3], first[-1]))
+        say(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
     start = len(kernel) + 2
     halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
     for lanes_shown in halves:
         say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
-        line = Text(f"{kernel}  bank ")
-        for lane in lanes_shown:
-            line.append(f"{banks[lane]:>3}" if lane in banks else "  .", style="")
-        out.print(line)
+        say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     taken = len(request.passes)
-    meet = (
-        f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
-        if taken > request.ideal
-        else f"no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}"
-    )
-    say(out, f"{kernel}  {meet}", "red" if taken > request.ideal else "green")
+    if taken > request.ideal:
+        meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
+        say(out, f"{kernel}  {meet}", "red")
+    else:
+        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from cudabench.cards.load import Card
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
@@ -14,18 +13,17 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, stats, sweep_points, units
 from cudabench.results.columns import NOTHING, Column
+from cudabench.results.groups import grouped
 from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
+from cudabench.views.console import Console, say
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_ROWS = 20  # of one problem
 MOST_REASONS = 5
@@ -81,38 +79,35 @@ class Swept:
 def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
     """Print where it ran; for each problem its table, its best and the command that repeats it; what was left out. Of a
     sweep of blocks alone the map in place of the table."""
-    from rich.text import Text
-
     if not swept.results:
         return
     if not swept.announced:
-        out.print(Text(device_line(swept.device, priced_on(swept.results)), style="bold"))
+        say(out, device_line(swept.device, priced_on(swept.results)), "bold")
     simulated = swept.device.kind == "sim"
     order = PRICED if swept.priced else ORDER
     if map_of_blocks:
-        line = problem_line(swept.operation, swept.results, swept.settings, swept.device)
-        out.print(f"{swept.results[0].kernel}, {line}", soft_wrap=True)
+        say(out, _heading(swept, (), swept.results), soft_wrap=True)
         heatmap.show(out, swept.results, [refusal.block for refusal in swept.refused], swept.best)
         out.print()
         for said in _best_block(swept):
-            out.print(Text(said), soft_wrap=True)
+            say(out, said, soft_wrap=True)
         for said in ([order] if simulated else []) + _refused_blocks(swept):
-            out.print(Text(said, style="dim"))
+            say(out, said, "dim")
         return
     for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
         out.print()
-        out.print(Text(_heading(swept, problem, results)), soft_wrap=True)
+        say(out, _heading(swept, problem, results), soft_wrap=True)
         out.print()
         marks = _marks(swept, results)
         _table(out, swept, results, marks)
         for said in _best_point(swept, results, marks):
-            out.print(Text(said), soft_wrap=True)
+            say(out, said, soft_wrap=True)
     out.print()
     if not swept.complete:
-        out.print(Text(_interrupted(swept), style="yellow"), soft_wrap=True)
+        say(out, _interrupted(swept), "yellow", soft_wrap=True)
     legend = (COUNTED.format(of=_alike(swept)), order) if simulated else (MEASURED,)
     for said in (*legend, *_trouble(swept)):
-        out.print(Text(said, style="dim"), soft_wrap=True)
+        say(out, said, "dim", soft_wrap=True)
 
 
 def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
@@ -122,8 +117,6 @@ def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence
 
 def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
     """Print for each problem which point is best on which card, and what was left out."""
-    from rich.text import Text
-
     groups = [
         (_heading(swept, problem, results), results)
         for problem, results in sweep_points.by_problem(swept.results, swept.axes).items()
@@ -136,7 +129,7 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
 
     by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
     for said in _trouble(replace(swept, results=())):
-        out.print(Text(said, style="dim"), soft_wrap=True)
+        say(out, said, "dim", soft_wrap=True)
 
 
 def _alike(swept: Swept) -> str:
@@ -155,82 +148,85 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
         return {}
     finals = _finals(swept, results)
     if finals and finals[0].result.status == "ok":
-        tied = {sweep_points.identity(final.result) for final in sweep_points.ties(finals)}
-        best = sweep_points.identity(finals[0].result)
-        return {at: "*" if sweep_points.identity(r) == best else "=" for at, r in enumerate(results)
-                 if sweep_points.identity(r) in {best, *tied}}  # fmt: skip
+        mark = {sweep_points.identity(final.result): "=" for final in sweep_points.ties(finals)}
+        mark[sweep_points.identity(finals[0].result)] = "*"
+        marked = ((at, mark.get(sweep_points.identity(result))) for at, result in enumerate(results))
+        return {at: own for at, own in marked if own}
     equal = [at for at, result in enumerate(results) if any(result is one for one in sweep_points.best(results))]
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
 
 def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
+    def value(name: str) -> Callable[[Result], str]:
+        return lambda r: r.parameters.get(name, "")
+
+    def count(name: str) -> Callable[[Result], str]:
+        return lambda r: units.count(compare.counts(r).get(name, 0)) if r.status == "ok" else ""
+
+    def optional(amount: float | None, text: Callable[[float], str]) -> str:
+        return "" if amount is None else text(amount)
+
     axes = [axis for axis in swept.axes if not axis.problem]
-    columns = [Column(axis.name, _value(axis)) for axis in axes]
-    shown = [{dim_text(r.block)} & {*r.parameters.values()} for r in results]
-    if not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1 and not all(shown):
-        columns.append(Column("block", lambda r: dim_text(r.block)))
-    if len({r.registers for r in results if r.registers}) > 1:
-        columns.append(Column("registers", lambda r: str(r.registers or ""), expendable=2))
+    blocks = not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1
+    blocks = blocks and any(dim_text(r.block) not in r.parameters.values() for r in results)
     right = [r for r in results if r.status == "ok"]
-    if any(r.time for r in right):
-        columns.append(Column("time", lambda r: units.seconds(r.time.median_s) if r.time else ""))
-        columns.append(Column("", lambda r: units.spread(stats.dispersion(r.time) / 2) if r.time else ""))
-        if any(r.gflops is not None and is_arithmetic(r) for r in right):
-            columns.append(Column("GFLOP/s", lambda r: "" if r.gflops is None else units.digits(r.gflops)))
-        elif any(r.bandwidth_gbps is not None for r in right):
-            columns.append(Column("GB/s", lambda r: "" if r.bandwidth_gbps is None else units.digits(r.bandwidth_gbps)))
-            columns.append(
-                Column("of copy", lambda r: "" if r.copy_fraction is None else units.percent(r.copy_fraction))
-            )
-        return columns
-    if any(r.limits for r in right):
-        columns.append(Column("at least", at_least))
-        columns.append(Column("held by", held_by, right=False))
-        columns.append(Column("waste", waste, right=False))
+    timed = any(r.time for r in right)
+    computes = any(r.gflops is not None and is_arithmetic(r) for r in right)
+    moves = not computes and any(r.bandwidth_gbps is not None for r in right)
     names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)
-    columns += [
-        Column(name.replace(" ", "\n"), _count(name), expendable=1 if name == "instructions" else 3) for name in names
+    columns: list[tuple[bool, Column[Result]]] = [
+        *((True, Column(axis.name, value(axis.name))) for axis in axes),
+        (blocks, Column("block", lambda r: dim_text(r.block))),
+        (
+            len({r.registers for r in results if r.registers}) > 1,
+            Column("registers", lambda r: str(r.registers or ""), expendable=2),
+        ),
+        (timed, Column("time", lambda r: units.seconds(r.time.median_s) if r.time else "")),
+        (timed, Column("", lambda r: units.spread(stats.dispersion(r.time) / 2) if r.time else "")),
+        (timed and computes, Column("GFLOP/s", lambda r: optional(r.gflops, units.digits))),
+        (timed and moves, Column("GB/s", lambda r: optional(r.bandwidth_gbps, units.digits))),
+        (timed and moves, Column("of copy", lambda r: optional(r.copy_fraction, units.percent))),
     ]
-    if len({r.occupancy.fraction for r in right if r.occupancy}) > 1:
-        columns.append(
-            Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2)
-        )
-    return columns
-
-
-def _value(axis: Axis) -> Callable[[Result], str]:
-    return lambda result: result.parameters.get(axis.name, "")
-
-
-def _count(name: str) -> Callable[[Result], str]:
-    return lambda result: units.count(compare.counts(result).get(name, 0)) if result.status == "ok" else ""
+    if not timed:
+        priced = any(r.limits for r in right)
+        columns += [
+            (priced, Column("at least", at_least)),
+            (priced, Column("held by", held_by, right=False)),
+            (priced, Column("waste", waste, right=False)),
+            *(
+                (True, Column(name.replace(" ", "\n"), count(name), expendable=1 if name == "instructions" else 3))
+                for name in names
+            ),
+            (
+                len({r.occupancy.fraction for r in right if r.occupancy}) > 1,
+                Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2),
+            ),
+        ]
+    return [column for shown, column in columns if shown]
 
 
 def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> None:
     columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
     slower = "slower" if any(result.time for result in results) else ""
     wide = [Head(column.heading, column.right, wrap=True) for column in columns]
-    rows, styles = [], []
-    order = sorted(range(len(results)), key=lambda at: _rank(results[at], marks.get(at, "")))
     least = min((r.time.median_s for r in results if r.time and r.status == "ok"), default=0.0)
-    for at in order[:MOST_ROWS]:
+
+    def rank(at: int) -> tuple[object, ...]:
+        bad = results[at].status != "ok"
+        return (bad, marks.get(at) != "*", () if bad else sweep_points.cost(results[at]))
+
+    def last(at: int) -> str:
         result = results[at]
-        right = result.status == "ok"
-        last = ""
-        if not right:
-            last = BAD.get(result.status, result.status)
-        elif result.time and least and marks.get(at) != "*":
-            last = f"{result.time.median_s / least - 1:.1%}"
-        rows.append([marks.get(at, ""), *(column.text(result) for column in columns), last])
-        styles.append("" if right else "red")
+        if result.status != "ok":
+            return BAD.get(result.status, result.status)
+        return f"{result.time.median_s / least - 1:.1%}" if result.time and least and marks.get(at) != "*" else ""
+
+    order = sorted(range(len(results)), key=rank)[:MOST_ROWS]
+    rows = [[marks.get(at, ""), *(column.text(results[at]) for column in columns), last(at)] for at in order]
+    styles = ["" if results[at].status == "ok" else "red" for at in order]
     out.print(grid([Head(""), *wide, Head(slower, right=True, wrap=True)], rows, styles))
-    if len(order) > MOST_ROWS:
-        out.print(f"... and {len(order) - MOST_ROWS} more points, in --json", style="dim")
-
-
-def _rank(result: Result, mark: str) -> tuple[object, ...]:
-    bad = result.status != "ok"
-    return (bad, mark != "*", () if bad else sweep_points.cost(result))
+    if len(results) > MOST_ROWS:
+        say(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
 
 
 def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
@@ -243,61 +239,55 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) 
     where = {axis.name: chosen.parameters[axis.name] for axis in swept.axes if not axis.problem}
     unverified = "" if chosen.verification else " (unverified: give --expect)"
     tried = f" of the {len(results)} points tried" if swept.planned is None else ""
-    lines = [f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}"]
     finals = _finals(swept, results)
     equal = sum(mark == "=" for mark in marks.values())
-    others = f"{equal} others" if equal > 1 else "Another one"
+    others, have = (f"{equal} others", "have") if equal > 1 else ("Another one", "has")
+    sure = ""
     if equal and chosen.time:
-        lines.append(f"{others} cannot be told from it: take whichever suits.")
+        sure = f"{others} cannot be told from it: take whichever suits."
     elif equal:
-        have = "have" if equal > 1 else "has"
-        lines.append(f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell.")
+        sure = f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell."
     elif chosen.time and len(finals) > 1 and (second := finals[1].result).time:
-        moved = max(final.moved for final in finals)
-        ratio = time_ratio(chosen.time, second.time, moved, run_to_run_s=0.0)
-        lines.append(f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least.")
+        ratio = time_ratio(chosen.time, second.time, max(final.moved for final in finals), run_to_run_s=0.0)
+        sure = f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least."
     elif chosen.time and len(results) > 1:
-        lines.append(f"No other point comes within {CLOSE:.0%}.")
-    if swept.repeat:
-        lines.append(f"Repeat: {swept.repeat(chosen)}")
-    return lines
+        sure = f"No other point comes within {CLOSE:.0%}."
+    lines = (
+        f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}",
+        sure,
+        f"Repeat: {swept.repeat(chosen)}" if swept.repeat else "",
+    )
+    return [line for line in lines if line]
 
 
 def _refused_blocks(swept: Swept) -> list[str]:
     """Return which blocks were refused, and which ran and were not right, by reason."""
     refused = [
-        ("Refused", each.reason.partition(": ")[2] or each.reason, dim_text(each.block)) for each in swept.refused
+        (("Refused", each.reason.partition(": ")[2] or each.reason), dim_text(each.block)) for each in swept.refused
     ]
-    bad = [(r.status.capitalize(), f"{r.reason}", dim_text(r.block)) for r in swept.results if r.status != "ok"]
-    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in _by_reason([*refused, *bad]).items()]
+    bad = [((r.status.capitalize(), f"{r.reason}"), dim_text(r.block)) for r in swept.results if r.status != "ok"]
+    found = grouped([*refused, *bad])
+    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in found.items()]
 
 
 def _trouble(swept: Swept) -> list[str]:
     """Return which points were left out and which ran and were not right, by reason, a few of each."""
-    refused = [("Left out", each.reason, text_of(each.values) or dim_text(each.block)) for each in swept.refused]
+    refused = [(("Left out", each.reason), text_of(each.values) or dim_text(each.block)) for each in swept.refused]
     bad = [
         (
-            r.status.capitalize(),
-            "".join((r.reason or "").strip().splitlines()[:1]),
+            (r.status.capitalize(), "".join((r.reason or "").strip().splitlines()[:1])),
             text_of(r.parameters) or dim_text(r.block),
         )
         for r in swept.results
         if r.status != "ok"
     ]
-    found = _by_reason([*refused, *bad])
-    lines = []
-    for (what, reason), points in [*found.items()][:MOST_REASONS]:
-        more = f" and {len(points) - 3} more" if len(points) > 3 else ""
-        lines.append(f"{what}: {', '.join(points[:3])}{more}: {reason}")
+    found = grouped([*refused, *bad])
+    lines = [
+        f"{what}: {', '.join(points[:3])}{f' and {len(points) - 3} more' if len(points) > 3 else ''}: {reason}"
+        for (what, reason), points in found.items()
+    ]
     left = len(found) - MOST_REASONS
-    return lines + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
-
-
-def _by_reason(entries: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for what, reason, point in entries:
-        found.setdefault((what, reason), []).append(point)
-    return found
+    return lines[:MOST_REASONS] + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
 
 
 def _best_block(swept: Swept) -> list[str]:
@@ -308,28 +298,27 @@ def _best_block(swept: Swept) -> list[str]:
     if not chosen:
         return ["No block gave a right result."]
     default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
-    chosen.sort(key=lambda result: result.block[: len(default)] != default)
-    best = chosen[0]
-    lines = [f"Best: {dim_text(best.block)}, {_figures(best)}"]
+    best, *others = sorted(chosen, key=lambda result: result.block[: len(default)] != default)
+    again = slower = ""
     if best.time and swept.finals:
-        lines[0] += f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
-        tied = [dim_text(final.result.block) for final in sweep_points.ties(swept.finals)]
-        if tied:
-            lines.append(f"As fast, within the spread: {', '.join(tied)}")
-    elif len(chosen) > 1:
+        again = f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
+        others = [final.result for final in sweep_points.ties(swept.finals)]
+        same = "As fast, within the spread"
+    else:
         same = "The same bound, and no more waste" if swept.priced else "The same counts"
-        lines.append(f"{same}: {', '.join(dim_text(result.block) for result in chosen[1:])}")
-    measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
-    if measured and measured.block == best.block:
-        lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
-    elif measured and measured.status == "ok":
-        line = f"The default block {dim_text(measured.block)}: {_figures(measured)}"
-        if measured.time and best.time:
-            line += f", {measured.time.median_s / best.time.median_s - 1:.1%} slower"
-        lines.append(line)
-    if swept.repeat:
-        lines.append(f"Repeat: {swept.repeat(best)}")
-    return lines
+    usual = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
+    if usual and usual.time and best.time:
+        slower = f", {usual.time.median_s / best.time.median_s - 1:.1%} slower"
+    is_best = usual is not None and usual.block == best.block
+    lines = (
+        f"Best{', and the default' if is_best else ''}: {dim_text(best.block)}, {_figures(best)}{again}",
+        f"{same}: {', '.join(dim_text(result.block) for result in others)}" if others else "",
+        f"The default block {dim_text(usual.block)}: {_figures(usual)}{slower}"
+        if usual and not is_best and usual.status == "ok"
+        else "",
+        f"Repeat: {swept.repeat(best)}" if swept.repeat else "",
+    )
+    return [line for line in lines if line]
 
 
 def _interrupted(swept: Swept) -> str:
@@ -341,17 +330,15 @@ def _interrupted(swept: Swept) -> str:
 
 def _figures(result: Result) -> str:
     """Return what a block reached: time with its spread and bandwidth, or counts."""
+    if result.time is None and result.limits:
+        wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
+        return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
     if result.time is None:
-        counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
-        if result.limits:
-            wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
-            return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
-        return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
+        parts = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
+        return ", ".join([*parts, *([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else [])])
     parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
     if result.gflops is not None and is_arithmetic(result):
         return f"{parts[0]}, {units.digits(result.gflops)} GFLOP/s"
-    if result.bandwidth_gbps is not None:
-        parts.append(f"{units.digits(result.bandwidth_gbps)} GB/s")
-    if result.copy_fraction is not None:
-        parts.append(f"{units.percent(result.copy_fraction)} of copy")
+    parts += [f"{units.digits(result.bandwidth_gbps)} GB/s"] if result.bandwidth_gbps is not None else []
+    parts += [f"{units.percent(result.copy_fraction)} of copy"] if result.copy_fraction is not None else []
     return ", ".join(parts)

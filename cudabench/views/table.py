@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
@@ -14,9 +13,10 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
+from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
 from cudabench.views import tables
-from cudabench.views.console import say
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 from cudabench.views.headlines import (
     at_least,
@@ -29,9 +29,6 @@ from cudabench.views.headlines import (
     waste,
     waste_line,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
 
@@ -95,10 +92,8 @@ def show(
         say(out, line, "yellow")
     for result in results:
         if result.figures:
-            out.print(
-                f"{name_at(result, results)}: "
-                + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
-            )
+            figures = ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
+            out.print(f"{name_at(result, results)}: {figures}")
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
@@ -125,8 +120,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print what bounds and counts are, which kernels have the lowest bound, which one wastes most, and what shows
-    more."""
+    """Print what bounds and counts are, the lowest bounds, the most waste, and what shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if said := lowest_line(results):
@@ -140,30 +134,28 @@ def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str]
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     """Return which constants the rungs' own rules set, where the source says another value; '' where they set none."""
-    shared: dict[str, list[str]] = {}
-    for result in results:
-        if result.chosen:
-            written = constants.read(chapters.read(operation.source).text)
-            plain = {name: text if (text := written[name].text).isdigit() else "" for name in result.chosen}
-            values = [f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items()]
-            shared.setdefault(", ".join(values), []).append(name_at(result, results))
-    told = [f"{values} ({', '.join(kernels)})" for values, kernels in shared.items()]
+    chosen = [result for result in results if result.chosen]
+    written = constants.read(chapters.read(operation.source).text) if chosen else {}
+
+    def values(result: Result) -> str:
+        plain = {name: written[name].text if written[name].text.isdigit() else "" for name in result.chosen}
+        return ", ".join(f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items())
+
+    shared = grouped((values(result), name_at(result, results)) for result in chosen)
+    told = [f"{said} ({', '.join(kernels)})" for said, kernels in shared.items()]
     return f"Different from the source: {'; '.join(told)}." if told else ""
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
-    by_kernel: dict[str, list[Result]] = {}
-    for result in results:
-        if result.time:
-            by_kernel.setdefault(name_at(result, results), []).append(result)
-    behind: dict[str, list[str]] = {}
-    for kernel, group in by_kernel.items():
-        best = min(result.time.median_s for result in group if result.time)
-        for result in group:
-            lag = result.time.median_s / best - 1 if result.time else 0.0
-            if lag > OUT_OF_LINE + RUN_TO_RUN_S / best:
-                behind.setdefault(result.device, []).append(f"{kernel} {lag:.1%}")
+    times = grouped((name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
+    best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}
+    behind = grouped(
+        (device, f"{kernel} {seconds / best[kernel] - 1:.1%}")
+        for kernel, group in times.items()
+        for device, seconds in group
+        if seconds / best[kernel] - 1 > OUT_OF_LINE + RUN_TO_RUN_S / best[kernel]
+    )
     return [
         f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"
         for device, lags in behind.items()
@@ -180,16 +172,15 @@ def device_line(device: DeviceInfo, card: str = "") -> str:
     if device.kind == "sim":
         priced = f"; bounds are of the {card}" if card else ""
         return f"{device.name}: no GPU was used, so nothing is timed{priced}"
-    parts = [f"{device.name} (cuda:{device.index})", f"compute capability {device.compute_capability}"]
-    if device.sm_count:
-        parts.append(f"{device.sm_count} SMs")
-    if device.l2_bytes:
-        parts.append(f"L2 {device.l2_bytes / 2**20:.0f} MiB")
-    if device.peak_gbps:
-        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
-    if device.driver:
-        parts.append(f"driver {device.driver}")
-    return ", ".join(parts)
+    parts = (
+        f"{device.name} (cuda:{device.index})",
+        f"compute capability {device.compute_capability}",
+        f"{device.sm_count} SMs" if device.sm_count else "",
+        f"L2 {device.l2_bytes / 2**20:.0f} MiB" if device.l2_bytes else "",
+        f"peak {device.peak_gbps:.0f} GB/s" if device.peak_gbps else "",
+        f"driver {device.driver}" if device.driver else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
@@ -197,27 +188,20 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     first, several = results[0], several_sizes(results)
     priced = device.kind == "sim" and bool(priced_on(results))
     size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
-    parts = [" ".join(part for part in (operation.name, size, first.dtype) if part)]
-    moved = next((r.bytes for r in results if r.bytes), None)
-    if moved:
-        formula = operation.bytes_formula
-        told = "" if priced else f" ({formula})"
-        parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved{told}")
-    if priced:
-        parts += in_common(results)
-    if device.timed:
-        parts.append(f"{settings.cache} L2")
-        copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
-        if copies and not several:
-            parts.append(f"copy {copies[len(copies) // 2]:.0f} GB/s")
-    return ", ".join(parts)
-
-
-def in_common(results: Sequence[Result]) -> list[str]:
-    """Return what the columns of bounds leave out, since it is the same of all kernels."""
-    blocks = {result.block for result in results}
-    parts = [f"block {dim_text(results[0].block)}"] if len(blocks) == 1 and results[0].block[0] else []
-    return [*parts, "all verified"] if all_verified(results) else parts
+    moved, formula = next((r.bytes for r in results if r.bytes), 0), operation.bytes_formula
+    alone = f"{units.nbytes(moved)} moved" if priced else f"{units.nbytes(moved)} moved ({formula})"
+    block = len({result.block for result in results}) == 1 and first.block[0]
+    copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
+    parts = (
+        " ".join(filter(None, (operation.name, size, first.dtype))),
+        (f"{formula} bytes moved" if several else alone) if moved else "",
+        # what the columns of bounds leave out, since it is the same of all kernels
+        f"block {dim_text(first.block)}" if priced and block else "",
+        "all verified" if priced and all_verified(results) else "",
+        f"{settings.cache} L2" if device.timed else "",
+        f"copy {copies[len(copies) // 2]:.0f} GB/s" if device.timed and copies and not several else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def all_verified(results: Sequence[Result]) -> bool:
@@ -229,28 +213,29 @@ def cpu_line(cpus: Sequence[CpuTime]) -> str:
     """Return the CPU baseline: what ran, on how many threads, how fast; of several sizes from the first to the last."""
     first = cpus[0]
     plural = "thread" if first.threads == 1 else "threads"
-    times = []
-    for cpu in dict.fromkeys((first, cpus[-1])):
-        bandwidth = f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else ""
-        times.append(f"{units.seconds(cpu.time_s)}{bandwidth}")
+    times = (
+        units.seconds(cpu.time_s) + (f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else "")
+        for cpu in dict.fromkeys((first, cpus[-1]))
+    )
     return f"CPU: {first.implementation}, {first.threads} {plural}: {' to '.join(times)}"
 
 
 def warning_lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each warning; what several kernels share is said once, and of several sizes the first."""
     several = several_sizes(results)
-    shared: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        for warning in result.warnings:
-            shared.setdefault((warning.code, "" if several else warning.message), []).append(result)
+    shared = grouped(
+        ((warning.code, "" if several else warning.message), (result, warning.message))
+        for result in results
+        for warning in result.warnings
+    )
     timed = sum(result.status == "ok" for result in results)
     lines = []
-    for (code, _), found in shared.items():
-        message = next(warning.message for warning in found[0].warnings if warning.code == code)
-        where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r in found))
+    for found in shared.values():
+        first, message = found[0]
+        where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r, _ in found))
         if several:
-            at = len({tuple(result.size.items()) for result in found})
-            where += f", at {at} of the sizes; {name_at(found[0], results)}"
+            at = len({tuple(result.size.items()) for result, _ in found})
+            where += f", at {at} of the sizes; {name_at(first, results)}"
         lines.append(f"Warning: {where}: {message}.")
     return lines
 
@@ -301,22 +286,47 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     return [*start, *middle, end]
 
 
-ATOMICS = ("atomic", "reduction")
+# Columns of sectors or wavefronts a request: the space and the kinds of accesses, how early the column goes beside
+# bounds, and whether it is there without a count.
+COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
+    ("load\nsectors", "global", ("load",), 7, True),
+    ("store\nsectors", "global", ("store",), 7, True),
+    ("atomic\nsectors", "global", ("atomic", "reduction"), 5, False),
+    ("shared\nwavefronts", "shared", (), 4, True),
+    ("constant\nwavefronts", "constant", (), 4, False),
+)
+
+
+def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Column[Result]]:
+    """Return the columns of COUNTS, in brackets the least that would do; beside bounds only where it is not met."""
+
+    def column(heading: str, space: str, ops: Sequence[str], expendable: int) -> Column[Result]:
+        def spent(result: Result) -> Cost:
+            return total([row for row in result.access or () if not ops or row.op in ops], space)
+
+        def text(result: Result) -> str:
+            cost = spent(result)
+            if cost.per_request is None or cost.ideal_per_request is None:
+                return NOTHING
+            if beside_bounds:
+                ideal = f" ({cost.ideal_per_request:.3g})" if cost.actual > NOTABLE * cost.ideal else ""
+                return f"{cost.per_request:.3g}{ideal}"
+            return f"{units.digits(cost.per_request, 3)} ({units.digits(cost.ideal_per_request, 3)})"
+
+        if not beside_bounds:
+            return Column(heading, text)
+        return Column(heading, text, expendable=expendable, dim=lambda r: spent(r).actual == spent(r).ideal)
+
+    found = [(column(*each[:4]), each[4] and not beside_bounds) for each in COUNTS]
+    return [own for own, always in found if always or any(own.text(result) != NOTHING for result in results)]
 
 
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
     start, end = common_columns(results)
-    constant = Column[Result]("constant\nwavefronts", lambda r: _per_request(r, "constant"))
-    reads_constants = any(row.space == "constant" for result in results for row in result.access or ())
-    atomics = any(row.space == "global" and row.op in ATOMICS for r in results for row in r.access or ())
     return [
         *start,
-        Column("load\nsectors", lambda r: _per_request(r, "global", "load")),
-        Column("store\nsectors", lambda r: _per_request(r, "global", "store")),
-        *([Column("atomic\nsectors", lambda r: _per_request(r, "global", None, ATOMICS))] if atomics else []),
-        Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
-        *([constant] if reads_constants else []),
+        *count_columns(results, beside_bounds=False),
         Column("instructions", _instructions, expendable=3),
         Column("occupancy", _occupancy, expendable=1),
         Column("hazards", _hazards, expendable=0 if any(r.hazards for r in results) else 7),
@@ -324,28 +334,10 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     ]
 
 
-def _spent(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> Cost:
-    return total([row for row in result.access or () if among is None or row.op in among], space, op)
-
-
-def _per_request(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> str:
-    spent = _spent(result, space, op, among)
-    if spent.per_request is None or spent.ideal_per_request is None:
-        return NOTHING
-    return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
-
-
 def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run in the simulator that is priced on a card: the bound, what holds the kernel and what
     it wastes, then the counts; what says the same of every kernel, or nothing, is left out."""
     (number_, kernel, block, grid), end = common_columns(results)
-    counts = [
-        _counts("load\nsectors", 7, "global", "load"),
-        _counts("store\nsectors", 7, "global", "store"),
-        _counts("atomic\nsectors", 5, "global", None, ATOMICS),
-        _counts("shared\nwavefronts", 4, "shared"),
-        _counts("constant\nwavefronts", 4, "constant"),
-    ]
     alike = len({result.block for result in results}) == 1
     occupied = {result.occupancy.fraction for result in results if result.occupancy}
     return [
@@ -354,7 +346,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
         Column("at least", at_least),
         Column("held by", held_by, right=False),
         Column("waste", waste, right=False),
-        *(column for column in counts if any(column.text(result) != NOTHING for result in results)),
+        *count_columns(results, beside_bounds=True),
         Column("instructions", _instructions, expendable=2),
         *([] if occupied <= {1.0} else [Column("occupancy", _occupancy, expendable=1)]),
         *([] if alike else [replace(block, expendable=2)]),
@@ -362,23 +354,6 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
         *([Column("hazards", _hazards)] if any(result.hazards for result in results) else []),
         *([] if all_verified(results) else [end]),
     ]
-
-
-def _counts(heading: str, expendable: int, *which: Any) -> Column[Result]:
-    """Return a column of sectors or wavefronts a request; the ideal stands beside where it is not met."""
-
-    def met(result: Result) -> bool:
-        spent = _spent(result, *which)
-        return spent.actual == spent.ideal
-
-    def text(result: Result) -> str:
-        spent = _spent(result, *which)
-        if spent.per_request is None or spent.ideal_per_request is None:
-            return NOTHING
-        each = f"{spent.per_request:.3g}"
-        return f"{each} ({spent.ideal_per_request:.3g})" if spent.actual > NOTABLE * spent.ideal else each
-
-    return Column(heading, text, expendable=expendable, dim=met)
 
 
 def _explained(result: Result) -> str:
@@ -396,8 +371,10 @@ def _time(result: Result) -> str:
 
 
 def _instructions(result: Result) -> str:
-    ran = _executed(result)
-    return NOTHING if ran is None else f"{units.about(result.machine_code)}{units.count(ran)}"
+    """Return the warp instructions that the hardware would execute, those of PTX where nobody read the machine code."""
+    code = result.machine_code
+    ran = code.instructions_executed if code and code.instructions_executed is not None else result.instructions
+    return NOTHING if ran is None else f"{units.about(code)}{units.count(ran)}"
 
 
 def _occupancy(result: Result) -> str:
@@ -406,9 +383,3 @@ def _occupancy(result: Result) -> str:
 
 def _hazards(result: Result) -> str:
     return NOTHING if result.hazards is None else str(len(result.hazards)) if result.hazards else "none"
-
-
-def _executed(result: Result) -> int | None:
-    """Return the warp instructions that the hardware would execute, those of PTX where nobody read the machine code."""
-    code = result.machine_code
-    return code.instructions_executed if code and code.instructions_executed is not None else result.instructions

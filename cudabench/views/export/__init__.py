@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import import_module
 
 from cudabench.results import ceilings as cards
 from cudabench.views.export.run import Run
 
-
-@dataclass(frozen=True)
-class Format:
-    """A format: its name, what it is for, and the module whose `text` writes runs in it."""
-
-    name: str
-    summary: str
-    module: str
-
-    @property
-    def text(self) -> Callable[..., str]:
-        """The writer: runs in, text out. Raises CudabenchError where the format cannot hold them."""
-        found: Callable[..., str] = import_module(f"cudabench.views.export.{self.module}").text
-        return found
-
-
-FORMATS = {
-    each.name: each
-    for each in (
-        Format("csv", "a row a kernel, in seconds, bytes and GB/s", "csv"),
-        Format("markdown", "tables for a pull request or $GITHUB_STEP_SUMMARY", "markdown"),
-        Format("junit", "wrong and failed kernels and missed thresholds are failures", "junit"),
-        Format("github-benchmark", "for benchmark-action/github-action-benchmark", "github_benchmark"),
-        Format("bencher", "for bencher run --adapter json: Bencher Metric Format", "bencher"),
-        Format("sarif", "hazards, wrong results and regressions by file and line, for code scanning", "sarif"),
-    )
+FORMATS = {  # what each is for; `text` of the module of its name writes runs in it
+    "csv": "a row a kernel, in seconds, bytes and GB/s",
+    "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
+    "junit": "wrong and failed kernels and missed thresholds are failures",
+    "github-benchmark": "for benchmark-action/github-action-benchmark",
+    "bencher": "for bencher run --adapter json: Bencher Metric Format",
+    "sarif": "hazards, wrong results and regressions by file and line, for code scanning",
 }
 
 
@@ -53,4 +33,5 @@ def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
         return pairs.markdown(runs)
     for run in runs:
         run.file.measured(run.name)
-    return FORMATS[target_format].text(runs, **options)
+    module = import_module(f"cudabench.views.export.{target_format.replace('-', '_')}")
+    return str(module.text(runs, **options))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cudabench import text as texts
 from cudabench.records.results import Result
 from cudabench.results import compare
-from cudabench.views.export.run import Run, names, nothing_right
+from cudabench.views.export.run import Run, nothing_right, right_results
 
 LONGEST_NAME = 1024  # of a benchmark, in characters
 
@@ -20,12 +20,8 @@ def text(runs: Sequence[Run]) -> str:
 
     Raises CudabenchError where there is nothing to report.
     """
-    document = {}
-    for run, labels in zip(runs, names(runs), strict=True):
-        for result, label in zip(run.file.results, labels, strict=True):
-            measures = _measures(result) if result.status == "ok" else {}
-            if measures:
-                document[texts.line(label)[:LONGEST_NAME]] = measures
+    found = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
+    document = {label: measures for label, measures in found if measures}
     if not document:
         raise nothing_right(runs, "time or count, so there is nothing to report")
     return texts.json(json.dumps(document, indent=2)) + "\n"

@@ -10,6 +10,7 @@ from cudabench.errors import EXIT_FAILED, EXIT_WRONG
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 from cudabench.results.compare import Comparison, Failure, Row
+from cudabench.results.groups import grouped
 from cudabench.views.export.junit import Case, add_suite, written
 from cudabench.views.export.run import EPOCH, name, title
 
@@ -25,14 +26,12 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
     failed = {id(failure.row): failure for failure in failures}
     root = ElementTree.Element("testsuites")
     for label, comparison in zip(names[1:], comparisons, strict=True):
-        suites: dict[str, list[tuple[Row, Result]]] = {}
-        for row in compare.worst_first(comparison.rows):
-            result = row.new or row.base
-            if result:
-                suites.setdefault(title(result), []).append((row, result))
-        for heading, pairs in suites.items():
+        sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
+        for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            add_suite(root, f"{heading}: {names[0]} -> {label}", _when(comparison), comparison.new, cases, {})
+            utc = str(comparison.new.provenance.get("utc", ""))  # the schema wants it to seconds
+            when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
+            add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)
 
 
@@ -45,12 +44,6 @@ def _case(row: Row, result: Result, comparison: Comparison, failure: Failure | N
         f"only in {base}" if row.new is None and not failure else None,
         _line(row),
     )
-
-
-def _when(comparison: Comparison) -> str:
-    """Return when the new file was measured, as the schema wants it; the epoch where the file does not say."""
-    utc = str(comparison.new.provenance.get("utc", ""))
-    return utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else EPOCH.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _line(row: Row) -> str:

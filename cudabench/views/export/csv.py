@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cudabench.records.file import ResultsFile
@@ -61,13 +61,20 @@ COLUMNS: dict[str, Callable[[Result, ResultsFile], Any]] = {
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return one row a result under COLUMNS; of several runs the last column is the file."""
+    """Return one row a result under COLUMNS."""
+    return table(
+        COLUMNS, runs, lambda file: ([made(result, file) for made in COLUMNS.values()] for result in file.results)
+    )
+
+
+def table(columns: Iterable[str], runs: Sequence[Run], rows: Callable[[ResultsFile], Iterable[list[Any]]]) -> str:
+    """Return the rows of all runs; of several runs the last column is the file."""
     several = len(runs) > 1
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(["file"] if several else [])])
+    writer.writerow([*columns, *(["file"] if several else [])])
     for run in runs:
-        for result in run.file.results:
-            values = [column(result, run.file) for column in COLUMNS.values()] + ([run.name] if several else [])
+        for row in rows(run.file):
+            values = [*row, *([run.name] if several else [])]
             writer.writerow([cell(value) if isinstance(value, str) else value for value in values])
     return stream.getvalue()

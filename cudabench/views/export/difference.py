@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +10,9 @@ from functools import partial
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG
 from cudabench.records.revisions import CodeDifference, LineChange
 from cudabench.results import diff
-from cudabench.results.columns import NOTHING, Column, markdown_table
+from cudabench.results.columns import NOTHING, Column, count, markdown_table
 from cudabench.results.diff import FIGURES, Failure
+from cudabench.results.groups import grouped
 from cudabench.text import markdown as escaped
 from cudabench.views import annotations as github_lines
 from cudabench.views.export import sarif
@@ -41,15 +43,15 @@ class Group:
 
 
 def groups(found: Sequence[CodeDifference]) -> list[Group]:
-    """Return the differences with architectures that show the same figures together, in their order; where the code is
-    the same, all that say so."""
-    together: dict[object, list[CodeDifference]] = {}
-    for each in found:
+    """Return the differences in their order, those together of which the architectures show the same."""
+
+    def shown(each: CodeDifference) -> tuple[object, ...]:
         texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()
         where = (each.first.kind, each.first.file, each.first.line) if each.first else None
-        key = (each.kernel, each.verdict, each.changed, texts, where, each.reason)
-        together.setdefault(key, []).append(each)
+        return each.kernel, each.verdict, each.changed, texts, where, each.reason
+
     count = len({each.arch for each in found})
+    together = grouped((shown(each), each) for each in found)
     return [Group(tuple(some), len(some) == count) for some in together.values()]
 
 
@@ -90,17 +92,13 @@ def verdict(row: Group) -> str:
     """Return the verdict in words, with what a simulated launch said against the kernel."""
     each = row.difference
     words = VERDICTS.get(each.verdict, each.verdict)
-    if each.verdict == "changed" and each.changed == ("code",) and each.first is None and instructions_known(each):
+    disassembled = all(side and side.instructions is not None for side in (each.old, each.new))
+    if each.verdict == "changed" and each.changed == ("code",) and each.first is None and disassembled:
         words = "scheduling alone"
     if each.verdict == "changed" and each.changed == ("data",):
         words = "data alone"
     status = each.new.status if each.new else None
     return f"{words}, {status.upper()}" if status not in (None, "ok") else words
-
-
-def instructions_known(each: CodeDifference) -> bool:
-    """Whether both sides were disassembled."""
-    return bool(each.old and each.new and each.old.instructions is not None and each.new.instructions is not None)
 
 
 def notes(row: Group) -> Iterator[str]:
@@ -125,19 +123,14 @@ def notes(row: Group) -> Iterator[str]:
 
 def detailed(rows: Sequence[Group]) -> list[Group]:
     """Return the rows whose changed lines are shown: the first of each kernel that has any. The file has all."""
-    first: dict[str, Group] = {}
-    for row in rows:
-        if row.difference.lines:
-            first.setdefault(row.difference.kernel, row)
-    return list(first.values())
+    return [own[0] for own in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()]
 
 
 def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
     """Return the columns of changed lines; counts only where a launch was simulated."""
 
     def pair(old: int | None, new: int | None) -> str:
-        shown = ["-" if value is None else f"{value:,}".replace(",", " ") for value in (old, new)]
-        return shown[0] if old == new else " -> ".join(shown)
+        return count(new) if old == new else f"{count(old)} -> {count(new)}"
 
     found: list[Column[LineChange]] = [
         Column("line", _place, right=False),
@@ -162,22 +155,18 @@ def _place(row: LineChange) -> str:
 def summary(found: Sequence[CodeDifference]) -> str:
     """Return the verdicts, counted, and whether there is anything to measure."""
     kernels, architectures = len({each.kernel for each in found}), len({each.arch for each in found})
-    what = f"{kernels} {'kernel' if kernels == 1 else 'kernels'} for {architectures} " + (
-        "architecture" if architectures == 1 else "architectures"
-    )
-    counts = {word: sum(each.verdict == word for each in found) for word in ORDER}
-    said = ", ".join(f"{count} {VERDICTS.get(word, word).lower()}" for word, count in counts.items() if count)
+    what = f"{kernels} kernel{'' if kernels == 1 else 's'} for {architectures} architecture"
+    counts: Counter[str] = Counter(each.verdict for each in found)
+    said = ", ".join(f"{counts[word]} {VERDICTS.get(word, word).lower()}" for word in ORDER if counts[word])
     nothing = "; there is nothing to measure" if counts["same"] == len(found) else ""
-    return f"{what}: {said}{nothing}."
+    return f"{what}{'' if architectures == 1 else 's'}: {said}{nothing}."
 
 
 def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
     """Return tables in GitHub's Markdown; names: of both sides."""
     rows = groups(found)
     lines = [f"**{escaped(names[0])} -> {escaped(names[1])}**", "", *markdown_table(columns(rows), rows), ""]
-    lines += [escaped(summary(found)), ""]
-    for row in rows:
-        lines += [f"- {escaped(note)}" for note in notes(row)]
+    lines += [escaped(summary(found)), "", *(f"- {escaped(note)}" for row in rows for note in notes(row))]
     for row in detailed(rows):
         changed = row.difference.lines[:MOST_LINES]
         lines += ["", f"{escaped(f'{row.difference.kernel} on {row.difference.arch}')}:", ""]
@@ -201,27 +190,27 @@ class Grown:
 
 def grown(found: Sequence[CodeDifference], failed: Sequence[Failure]) -> list[Grown]:
     """Return what fails and what became worse without failing, one entry a kernel and figure."""
-    entries: dict[tuple[str, str], list[tuple[str, CodeDifference]]] = {}
-    codes: dict[tuple[str, str], int] = {}
-    for failure in failed:
-        key = (failure.difference.kernel, failure.metric)
-        codes[key] = max(codes.get(key, 0), failure.code)
-        if failure.metric not in diff.FAIL_ON:
-            text = failure.message.partition(f" on {failure.difference.arch}")[2].lstrip(": ")
-            entries.setdefault(key, []).append((text, failure.difference))
-    for each in found:
-        for metric in (name for name in diff.FAIL_ON if name != "code" or (each.kernel, "code") in codes):
-            sentence = diff.worse(each, metric)
-            if sentence:
-                entries.setdefault((each.kernel, metric), []).append((sentence, each))
+    codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
+
+    def sentences() -> Iterator[tuple[tuple[str, str], tuple[str, CodeDifference]]]:
+        for failure in failed:
+            each = failure.difference
+            if failure.metric not in diff.FAIL_ON:
+                text = failure.message.partition(f" on {each.arch}")[2].lstrip(": ")
+                yield (each.kernel, failure.metric), (text, each)
+        for each in found:
+            for metric in diff.FAIL_ON:
+                worse = diff.worse(each, metric) if metric != "code" or (each.kernel, "code") in codes else None
+                if worse:
+                    yield (each.kernel, metric), (worse, each)
+
     made = []
-    for (kernel, metric), some in entries.items():
-        by_text: dict[str, list[str]] = {}
-        for text, each in some:
-            by_text.setdefault(text, []).append(each.arch)
+    for (kernel, metric), some in grouped(sentences()).items():
+        by_text = grouped((text, each.arch) for text, each in some)
         message = "; ".join(f"{text} ({', '.join(architectures)})" for text, architectures in by_text.items())
         first = some[0][1]
-        made.append(Grown(metric, message, first, _line_of(first, metric), codes.get((kernel, metric), 0)))
+        code = max(codes.get((kernel, metric), [0]))
+        made.append(Grown(metric, message, first, _line_of(first, metric), code))
     return made
 
 
@@ -244,12 +233,12 @@ def _line_of(each: CodeDifference, metric: str) -> int:
 
 def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
     """Return GitHub's annotations: an error for what fails, a warning for what became worse and passes."""
-    lines = [
+    lines = (
         github_lines.line(
             "error" if one.code else "warning", f"{one.difference.kernel}: {one.message}", source, one.line, one.metric
         )
         for one in grown(found, failed)
-    ]
+    )
     return "".join(f"{line}\n" for line in lines)
 
 

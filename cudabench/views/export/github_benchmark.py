@@ -11,7 +11,7 @@ from cudabench import text as texts
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import Result
 from cudabench.results import compare, units
-from cudabench.views.export.run import Run, names, nothing_right
+from cudabench.views.export.run import Run, nothing_right, right_results
 
 Metric = Literal["time", "bandwidth"]
 
@@ -25,11 +25,9 @@ def text(runs: Sequence[Run], metric: Metric = "time") -> str:
     there is nothing to report, which the action refuses.
     """
     entries = []
-    for run, labels in zip(runs, names(runs), strict=True):
-        for result, label in zip(run.file.results, labels, strict=True):
-            if result.status == "ok":
-                entries += _timed(result, run.file, label, metric)
-                entries += _counts(result, label) if metric == "time" else []
+    for result, file, label in right_results(runs):
+        entries += _timed(result, file, label, metric)
+        entries += _counts(result, label) if metric == "time" else []
     if not entries:
         what = "bandwidth" if metric == "bandwidth" else "time or count"
         raise nothing_right(runs, f"{what}, and the action refuses an empty array")
@@ -37,16 +35,13 @@ def text(runs: Sequence[Run], metric: Metric = "time") -> str:
 
 
 def _entry(label: str, unit: str, value: float, spread: float | None, extra: Sequence[str]) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    return {
         "name": texts.line(label),
         "unit": unit,
         "value": value if isinstance(value, int) else float(f"{value:.7g}"),
+        **({} if spread is None else {"range": f"± {spread:.3g}"}),
+        **({"extra": "\n".join(map(texts.line, extra))} if extra else {}),
     }
-    if spread is not None:
-        entry["range"] = f"± {spread:.3g}"
-    if extra:
-        entry["extra"] = "\n".join(map(texts.line, extra))
-    return entry
 
 
 def _extra(result: Result, file: ResultsFile) -> list[str]:

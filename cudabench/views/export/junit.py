@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
+from cudabench.results.groups import grouped
 from cudabench.text import xml
 from cudabench.views.export.run import Run, labels_of, missed, name, title
 
@@ -36,11 +37,10 @@ def text(runs: Sequence[Run]) -> str:
     root = ElementTree.Element("testsuites")
     for run, label in zip(runs, labels_of(runs), strict=True):
         file = run.file
-        suites: dict[str, list[Result]] = {}
-        for result in file.results:
-            card = f" on {result.device}" if len(file.devices) > 1 else ""
-            heading = title(result) + card + (f" ({label})" if len(runs) > 1 else "")
-            suites.setdefault(heading, []).append(result)
+        suites = grouped(
+            (title(result) + (f" on {result.device}" if len(file.devices) > 1 else ""), result)
+            for result in file.results
+        )
         for heading, results in suites.items():
             cases = [
                 Case(
@@ -52,7 +52,8 @@ def text(runs: Sequence[Run]) -> str:
             warnings = [f"{r.kernel}: {w.message}" for r in results for w in r.warnings]
             when = run.when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
             properties = _properties(file, file.device_of(results[0]))
-            add_suite(root, heading, when, file, cases, properties, "\n".join(warnings))
+            named = f"{heading} ({label})" if len(runs) > 1 else heading
+            add_suite(root, named, when, file, cases, properties, "\n".join(warnings))
     return written(root)
 
 

@@ -9,15 +9,13 @@ from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, count, markdown_table, number, percent, verified
+from cudabench.results.groups import grouped
 from cudabench.text import markdown as escaped
 from cudabench.views.export.run import Run, hazards, labels_of, missed, title, total
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a table a problem, under the device that it ran on; reasons of what is not right follow.
-
-    Several runs have headings.
-    """
+    """Return a table a problem under its device, then reasons of what is not right; several runs have headings."""
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []
@@ -34,10 +32,7 @@ def _one_device(file: ResultsFile, numbered: bool) -> list[str]:
         peak = f", peak {file.device.peak_gbps:.0f} GB/s" if file.device.peak_gbps else ""
         driver = f", driver {file.device.driver}" if file.device.driver else ""
         lines += [escaped(f"{shown}{file.device.name}{peak}{driver}"), ""]
-    problems: dict[str, list[Result]] = {}
-    for result in file.results:
-        problems.setdefault(title(result), []).append(result)
-    for heading, rows in problems.items():
+    for heading, rows in grouped((title(result), result) for result in file.results).items():
         columns = _timed_columns(rows) if any(r.time for r in rows) else _simulated_columns()
         lines += [f"**{escaped(heading)}**", "", *markdown_table(columns, rows), ""]
     notes = [
@@ -45,9 +40,7 @@ def _one_device(file: ResultsFile, numbered: bool) -> list[str]:
         for result in file.results
         if result.status != "ok" or missed(result, file)
     ]
-    if notes:
-        lines += [f"- {escaped(note)}" for note in notes] + [""]
-    return lines
+    return [*lines, *(f"- {escaped(note)}" for note in notes), *([""] if notes else [])]
 
 
 def _start() -> list[Column[Result]]:

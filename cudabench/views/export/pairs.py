@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.records.launch import dim_text
-from cudabench.records.results import Result
 from cudabench.records.revisions import Ab
 from cudabench.results import units
 from cudabench.results.ab import code_lines, sentence
@@ -19,16 +18,14 @@ def markdown(runs: Sequence[Run]) -> str:
 
 
 def _pair(run: Run, record: Ab) -> str:
+    times = (units.seconds(one.time.median_s) if one.time else one.status for one in (record.old, record.new))
+    sides = (("old", record.old_label, record.old), ("new", record.new_label, record.new))
     rows = [
-        f"| {name} | {cell(label)} | {cell(one.kernel)} | {dim_text(one.block)} | {_time(one)} |"
-        for name, label, one in (("old", record.old_label, record.old), ("new", record.new_label, record.new))
+        f"| {name} | {cell(label)} | {cell(one.kernel)} | {dim_text(one.block)} | {time} |"
+        for (name, label, one), time in zip(sides, times, strict=True)
     ]
     device = cell(run.file.device.name) if run.file.device else ""
     said = [sentence(record), *code_lines(record)]
     lines = [f"**{cell(said[0])}**", "", *map(cell, said[1:]), *([""] if said[1:] else [])]
     table = ["| | side | kernel | block | time |", "| :-- | :-- | :-- | :-- | --: |", *rows]
     return "\n".join([*lines, *table, *(["", device] if device else [])]) + "\n"
-
-
-def _time(result: Result) -> str:
-    return units.seconds(result.time.median_s) if result.time else result.status

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -56,14 +57,14 @@ def name(result: Result, file: ResultsFile) -> str:
     return " ".join(part for part in parts if part)
 
 
-def names(runs: Sequence[Run]) -> list[list[str]]:
-    """Return the name of each run's results, by run: where several runs share one, the run's file is a part of it."""
-    found = [[name(result, run.file) for result in run.file.results] for run in runs]
-    shared = {one for at, some in enumerate(found) for one in some for other in found[:at] if one in other}
-    labels = labels_of(runs)
-    return [
-        [f"{one} {label}" if one in shared else one for one in some] for some, label in zip(found, labels, strict=True)
-    ]
+def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
+    """Yield the right results with their files and names; a name that several runs share has the run's in it."""
+    in_runs = Counter(one for run in runs for one in {name(result, run.file) for result in run.file.results})
+    for run, label in zip(runs, labels_of(runs), strict=True):
+        for result in run.file.results:
+            own = name(result, run.file)
+            if result.status == "ok":
+                yield result, run.file, f"{own} {label}" if in_runs[own] > 1 else own
 
 
 def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:

@@ -15,9 +15,10 @@ from urllib.parse import quote
 from cudabench import __version__
 from cudabench import text as texts
 from cudabench.explain.accesses import cost
-from cudabench.records.results import Access, Hazard, Result
+from cudabench.records.results import Access, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
+from cudabench.results.groups import grouped
 from cudabench.views.export.run import Run, missed, name
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -145,9 +146,7 @@ def log(found: Sequence[Finding]) -> str:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {
-                    "driver": {"name": "cudabench", "version": __version__, "rules": [_descriptor(r) for r in used]}
-                },
+                "tool": {"driver": {"name": "cudabench", "version": __version__, "rules": [*map(_descriptor, used)]}},
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(finding, used.index(finding.rule)) for finding in found],
             }
@@ -160,8 +159,10 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
     """Yield what is to be said of a run's results, in their order, then what is worse than in the base."""
     for result in run.file.results:
         label = name(result, run.file)
-        for hazard in result.hazards or ():
-            yield _of_hazard(hazard, result, label)
+        for one in result.hazards or ():
+            rule = RULES.get(one.kind) or Rule(one.kind, f"A hazard: {one.kind}.", "error", "The message names it.")
+            first = {"block": list(one.block), "thread": list(one.thread)}
+            yield Finding(rule, one.message, label, result.source, one.line, one.source, max(one.count, 1), first)
         mismatched = result.verification is not None and result.verification.mismatches > 0
         if result.status == "wrong" and (mismatched or not result.hazards):
             yield _of_result("wrong-result", result.reason or "the output is wrong", result, label)
@@ -177,16 +178,15 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
                 yield _of_result("regression", what, row.new, name(row.new, run.file), where)
 
 
-def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
-    rule = RULES.get(hazard.kind) or Rule(hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it.")
-    first = {"block": list(hazard.block), "thread": list(hazard.thread)}
-    return Finding(rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first)
-
-
 def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:
-    where = where or max(result.access or (), key=lambda row: cost(row).actual, default=None)
+    where = where or dearest(result)
     line, snippet = (where.line, where.source) if where else (1, "")
     return Finding(RULES[rule], message, label, result.source, line, snippet)
+
+
+def dearest(result: Result) -> Access | None:
+    """Return the access that costs most."""
+    return max(result.access or (), key=lambda row: cost(row).actual, default=None)
 
 
 def worse(row: Row) -> str | None:
@@ -201,13 +201,10 @@ def worse(row: Row) -> str | None:
 
 def grown(base: Result, new: Result) -> Access | None:
     """Return the access that grew most: lines move, so what says which is which is their text."""
-    before: dict[tuple[str, str, str], int] = {}
-    for row in base.access or ():
-        key = (row.source, row.space, row.op)
-        before[key] = before.get(key, 0) + cost(row).actual
+    before = grouped(((row.source, row.space, row.op), cost(row).actual) for row in base.access or ())
 
     def growth(row: Access) -> int:
-        return cost(row).actual - before.get((row.source, row.space, row.op), 0)
+        return cost(row).actual - sum(before.get((row.source, row.space, row.op), ()))
 
     most = max(new.access or (), key=growth, default=None)
     return most if most and growth(most) > 0 else None

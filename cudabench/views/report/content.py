@@ -1,17 +1,18 @@
-"""What a report's page says, as plain records: the template only sets it."""
+"""What a report's page says: the template only sets it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import SimpleNamespace
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import Result
 from cudabench.records.revisions import CodeDifference
 from cudabench.results import compare, units
+from cudabench.results.groups import grouped
 from cudabench.views import headlines, roofline
 from cudabench.views.export.run import short_names
 from cudabench.views.quantities import BANDWIDTH, Quantity
@@ -26,8 +27,7 @@ from cudabench.views.report.entries import (
     worst_first,
     worth_a_look,
 )
-from cudabench.views.report.kernels import Kernel
-from cudabench.views.report.ladders import Ladder, Limited, change_of
+from cudabench.views.report.ladders import change_of
 
 MOST_DETAILED = 40  # kernels that have a section of their own
 MOST_LINES = 8  # at the top of the page, of what is wrong or changed
@@ -44,33 +44,10 @@ class Headline:
     bad: bool = False
 
 
-@dataclass(frozen=True)
-class Page:
-    """Everything that a page says."""
-
-    title: str
-    verdict: str
-    good: str
-    headlines: tuple[Headline, ...]
-    notes: tuple[str, ...]
-    labels: tuple[str, ...]
-    machines: tuple[kernels.Machine, ...]
-    ladders: tuple[Ladder, ...]
-    limits: tuple[Limited, ...]
-    rooflines: tuple[roofline.Chart, ...]
-    roofline_missing: str
-    kernels: tuple[Kernel, ...]
-    several: bool
-    hidden: int
-    hazards: tuple[tuple[str, Any], ...]
-    looked: bool
-    warnings: tuple[tuple[str, str, str], ...]
-    clocks: tuple[str, ...]
-    diffs: tuple[CodeDifference, ...]
-
-
-def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[ResultsFile] | None = None) -> Page:
-    """Return what a page of results files says.
+def page(
+    files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[ResultsFile] | None = None
+) -> SimpleNamespace:
+    """Return what a page of results files says, under the names that the template has for it.
 
     names: of the files; held: the files as the page holds them, which its script draws from. Raises CudabenchError
     where they hold nothing, UsageError for too many.
@@ -82,21 +59,20 @@ def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[Resu
     labels = _labels(files, names)
     comparison = _comparison(files)
     changes = compare.worst_first(comparison.rows) if comparison and comparison.scope != "hardware" else []
-    groups = groups_of(files)
-    title = _title(groups)
-    groups = worst_first(groups, changes)
+    results = [result for file in files for result in file.results]
+    titles = list(dict.fromkeys(map(problem, results))) or ["Machine code of two revisions"]
+    groups = worst_first(groups_of(files), changes)
     order = [entry for entries in groups.values() for entry in entries]
     best = best_of(order)
-    shown = sorted(order, key=lambda e: (WORST.index(e.status), e is not best))[:MOST_DETAILED]
-    shown = [entry for entry in order if any(entry is one for one in shown)]
+    worst = sorted(order, key=lambda e: (WORST.index(e.status), e is not best))[:MOST_DETAILED]
+    shown = [entry for entry in order if any(entry is one for one in worst)]
     anchors = {id(entry): f"kernel-{number}" for number, entry in enumerate(shown, 1)}
     first_open = next((e for e in shown if e.status in ("wrong", "failed")), None) or worth_a_look(shown, best)
     charts = roofline.charts(files, labels)
     sides = max(1, sum(len(entry.results) for entry in shown))
-    results = [result for file in files for result in file.results]
     good, verdict = _verdict(files, comparison, order)
-    return Page(
-        title=title,
+    return SimpleNamespace(
+        title=f"{titles[0]} and {len(titles) - 1} more" if len(titles) > 1 else titles[0],
         verdict=verdict,
         good=good,
         headlines=_changed(order, anchors, changes) if changes else _headlines(order, anchors),
@@ -151,30 +127,21 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
 # The verdict ---------------------------------------------------------------------------------------------------------
 
 
-def _title(groups: Mapping[str, Sequence[Entry]]) -> str:
-    titles = list(groups)
-    if not titles:
-        return "Machine code of two revisions"
-    return titles[0] if len(titles) == 1 else f"{titles[0]} and {len(titles) - 1} more"
-
-
 def _verdict(
     files: Sequence[ResultsFile], comparison: compare.Comparison | None, order: Sequence[Entry]
 ) -> tuple[str, str]:
     """Return 'good', 'bad' or 'plain', and the page's first sentence."""
     if not order:
         return _diff_verdict([each for file in files for each in file.diff])
-    count = len(order)
-    by_status = {status: sum(e.status == status for e in order) for status in WORST}
-    bad = [f"{number} {status}" for status, number in by_status.items() if number and status != "ok"]
-    right = f"{'It is' if count == 1 else f'All {count} are'} right" if not bad else ""
+    count, statuses = len(order), Counter(entry.status for entry in order)
+    bad = [f"{statuses[status]} {status}" for status in WORST if statuses[status] and status != "ok"]
     hazards = sum(len(entry.last.hazards or ()) for entry in order)
-    state = f"{', '.join(bad)} of {count}" if bad else right
+    state = f"{', '.join(bad)} of {count}" if bad else f"{'It is' if count == 1 else f'All {count} are'} right"
     if hazards:
         state += f", {hazards} hazard{'' if hazards == 1 else 's'}"
-    if any(entry.last.hazards is not None for entry in order) and not hazards:
+    elif any(entry.last.hazards is not None for entry in order):
         state += ", without a hazard"
-    good = "bad" if by_status["wrong"] or by_status["failed"] or hazards else "good" if not bad else "plain"
+    good = "bad" if statuses["wrong"] or statuses["failed"] or hazards else "plain" if bad else "good"
     if comparison and any(row.ratio or row.counts for row in comparison.rows):
         changed, text = _compared(comparison)
         return ("bad" if good == "bad" else changed), f"{text} {state}."
@@ -195,34 +162,28 @@ def _compared(comparison: compare.Comparison) -> tuple[str, str]:
 
 
 def _leader(order: Sequence[Entry]) -> str:
-    """Return who did best, and by how much."""
+    """Return who did best, and by how much; '' for several problems."""
     best = best_of(order)
-    if best is None:
-        return ""
-    result = best.last
     figures = quantities_of([entry.last for entry in order])
-    if not figures:
+    if best is None or not figures or len({problem(entry.last) for entry in order}) > 1:
         return ""
-    first = figures[0]
-    value = first.value(result)
-    problems = {problem(entry.last) for entry in order}
-    if value is None or len(problems) > 1:
+    result, first = best.last, figures[0]
+    value, ideal = first.value(result), first.ideal(result)
+    if value is None:
         return ""
-    parts = [f"{first.text(value)} {first.unit}"]
-    if result.time and first is BANDWIDTH:
-        parts.append(units.seconds(result.time.median_s))
-        if result.copy_fraction:
-            parts.append(f"{units.percent(result.copy_fraction)} of a copy")
-    ideal = first.ideal(result)
-    if ideal:
-        parts.append(
-            f"{units.digits(value / ideal, 3)} times what would do" if value > ideal else "no more than needed"
-        )
-    if len(order) == 1:
-        return f"{best.name}: {', '.join(parts)}. "
-    if result.time is None and ideal:
+    if len(order) > 1 and result.time is None and ideal:
         return _wasteful(order, first)
-    return f"{best.name} {'is fastest' if result.time else 'moves least'}: {', '.join(parts)}. "
+    timed = result.time if first is BANDWIDTH else None
+    times = value / ideal if ideal else 0.0
+    parts = (
+        f"{first.text(value)} {first.unit}",
+        units.seconds(timed.median_s) if timed else "",
+        f"{units.percent(result.copy_fraction)} of a copy" if timed and result.copy_fraction else "",
+        f"{units.digits(times, 3)} times what would do" if times > 1 else "",
+        "no more than needed" if ideal and times <= 1 else "",
+    )
+    did = "" if len(order) == 1 else " is fastest" if result.time else " moves least"
+    return f"{best.name}{did}: {', '.join(filter(None, parts))}. "
 
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
@@ -239,11 +200,11 @@ def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
 
 
 def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
-    counts = {each.verdict: sum(one.verdict == each.verdict for one in found) for each in found}
+    counts = Counter(each.verdict for each in found)
     said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     kernels = len({each.kernel for each in found})
     many = f"{kernels} kernel{'' if kernels == 1 else 's'}"
-    good = "bad" if counts.get("failed") else "good" if set(counts) == {"same"} else "plain"
+    good = "bad" if counts["failed"] else "good" if set(counts) == {"same"} else "plain"
     return good, f"{many} on {len({each.arch for each in found})} architectures: {said}."
 
 
@@ -251,8 +212,7 @@ def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
-    """Return the newest results under the names that the page has for their kernels, with the problem where there are
-    several."""
+    """Return the newest results under the page's names of their kernels, with the problem if there are several."""
     several = len({problem(entry.last) for entry in order}) > 1
     names = (f"{entry.name} ({problem(entry.last)})" if several else entry.name for entry in order)
     return [replace(entry.last, kernel=name) for entry, name in zip(order, names, strict=True)]
@@ -306,12 +266,12 @@ def _hazards(named: Sequence[Result]) -> list[Headline]:
 
 def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
     """Return each warning once, as (code, sentence, kernels)."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for entry in order:
-        for run, result in entry.runs:
-            for warning in result.warnings:
-                who = f"{entry.name} ({labels[run]})" if len(labels) > 1 else entry.name
-                found.setdefault((warning.code, warning.message), []).append(who)
+    found = grouped(
+        ((warning.code, warning.message), f"{entry.name} ({labels[run]})" if len(labels) > 1 else entry.name)
+        for entry in order
+        for run, result in entry.runs
+        for warning in result.warnings
+    )
     many = 6
     return tuple(
         (code, message, ", ".join(who[:many]) + (f" and {len(who) - many} more" if len(who) > many else ""))

@@ -12,6 +12,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Result
 from cudabench.results import compare, units
+from cudabench.results.groups import grouped
 from cudabench.views.quantities import Quantity, quantities
 
 
@@ -42,11 +43,12 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
     """Return the kernels by problem, in the order of the files; equal ones of several runs are one entry."""
     groups: dict[str, list[Entry]] = {}
     known: dict[tuple[object, ...], Entry] = {}
-    blocks: dict[tuple[int, str, str], set[object]] = {}
-    for run, file in enumerate(files):
-        for result in file.results:
-            blocks.setdefault((run, problem(result), result.kernel), set()).add(result.block)
-    several = {(title, kernel) for (_, title, kernel), found in blocks.items() if len(found) > 1}
+    blocks = grouped(
+        ((run, problem(result), result.kernel), result.block)
+        for run, file in enumerate(files)
+        for result in file.results
+    )
+    several = {(title, kernel) for (_, title, kernel), found in blocks.items() if len(set(found)) > 1}
     for run, file in enumerate(files):
         times: Counter[tuple[object, ...]] = Counter()
         for at, result in enumerate(file.results):

@@ -3,61 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from cudabench import __version__
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
-from cudabench.records.results import Counted, DeviceInfo, Result
+from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
 from cudabench.results import units
-from cudabench.views.explanation import advice_lines
+from cudabench.views.explanation import said_at
 from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
-
-
-@dataclass(frozen=True)
-class Side:
-    """One run's result of a kernel: its facts, its source and what is missing to draw more.
-
-    counted: on what the counts beside a time were taken, as a sentence. same: the machine code
-    and the launch are those of the newest run, whose section has the source and the pictures.
-    """
-
-    run: int
-    at: int
-    label: str
-    result: Result
-    facts: tuple[tuple[str, str], ...]
-    strip: samples.Strip | None
-    same: bool
-    listing: source.Listing | None = None
-    advice: tuple[tuple[str, str], ...] = ()
-    banks: int = 0
-    steps: int = 0
-    missing: str = ""
-    counted: str = ""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel's section: a side a run that has it."""
-
-    anchor: str
-    title: str
-    name: str
-    status: str
-    sides: tuple[Side, ...]
-    open: bool
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where a run was: a sentence, and what is known of the run's origin."""
-
-    label: str
-    sentence: str
-    facts: tuple[tuple[str, str], ...]
 
 
 def section(
@@ -69,26 +25,38 @@ def section(
     sides: int,
     *,
     is_open: bool,
-) -> Kernel:
-    """Return a kernel's section, one of a page with so many sides; `held`: the files as the page holds them."""
+) -> SimpleNamespace:
+    """Return a kernel's section with a side a run that has it: its facts, its source and what is missing to draw more.
+
+    sides: how many the page has; held: the files as the page holds them. Of a side with the machine code and the launch
+    of the newest run (same), that run's has the source and the pictures.
+    """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     made = []
     for run, (at, result) in sorted(entry.results.items()):
-        more: dict[str, Any] = {}
+        drawn = held[run].results[at]
         same = result is not entry.last and _launch(result) is not None and _launch(result) == _launch(entry.last)
-        if not same:
-            drawn = held[run].results[at]
-            more = {
-                "listing": source.listing(result, files[run].listings.get(result.source), rows),
-                "advice": advice(result),
-                "banks": len(drawn.banks or ()),
-                "steps": len(drawn.steps or ()),
-                "missing": missing(result),
-                "counted": _counted(result.counted),
-            }
-        strip = samples.strip(result.time, sides) if result.time else None
-        made.append(Side(run, at, labels[run] if len(files) > 1 else "", result, facts(result), strip, same, **more))
-    return Kernel(anchor, problem(entry.last), entry.name, entry.status, tuple(made), is_open)
+        text = files[run].listings.get(result.source)
+        made.append(
+            SimpleNamespace(
+                run=run,
+                at=at,
+                label=labels[run] if len(files) > 1 else "",
+                result=result,
+                facts=facts(result),
+                strip=samples.strip(result.time, sides) if result.time else None,
+                same=same,
+                listing=None if same else source.listing(result, text, rows),
+                advice=() if same else advice(result),
+                banks=0 if same else len(drawn.banks or ()),
+                steps=0 if same else len(drawn.steps or ()),
+                missing="" if same else missing(result),
+                counted="" if same else _counted(result.counted),
+            )
+        )
+    return SimpleNamespace(
+        anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(made), open=is_open
+    )
 
 
 def _launch(result: Result) -> tuple[object, ...] | None:
@@ -146,9 +114,9 @@ def _counted(on: Counted | None) -> str:
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
-    found = [line.partition(": ") for line in advice_lines([*(result.access or ()), *(result.branches or ())])]
+    rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
-    return (*((where, said) for where, _, said in found), *blocks)
+    return (*said_at((row.advice, row.line) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:
@@ -163,8 +131,8 @@ def missing(result: Result) -> str:
 # Where it comes from -------------------------------------------------------------------------------------------------
 
 
-def machine(file: ResultsFile, label: str) -> Machine:
-    """Return where a run was and what is known of its origin."""
+def machine(file: ResultsFile, label: str) -> SimpleNamespace:
+    """Return where a run was, as a sentence, and what is known of its origin."""
     made = file.provenance
 
     def part(key: str) -> Mapping[str, Any]:
@@ -202,7 +170,8 @@ def machine(file: ResultsFile, label: str) -> Machine:
     cache = {result.time.cache for result in file.results if result.time}
     if len(cache) == 1:
         sentence += f", {next(iter(cache))} L2 cache"
-    return Machine(label, sentence, (*_known(origin), *sources, *_known(code), *cards, *_known(tool)))
+    facts = (*_known(origin), *sources, *_known(code), *cards, *_known(tool))
+    return SimpleNamespace(label=label, sentence=sentence, facts=facts)
 
 
 def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
@@ -223,11 +192,9 @@ def _card(device: DeviceInfo) -> str:
 def clocks(file: ResultsFile) -> str:
     """Return what the clocks were before and after the run, or ''."""
     found = file.provenance.get("clocks")
-    if not isinstance(found, dict):
-        return ""
-    parts = []
-    for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory")):
-        before, after = ((found.get(when) or {}).get(key) for when in ("before", "after"))
-        if before or after:
-            parts.append(f"{word} clock {before} MHz before the run and {after} MHz after it")
-    return ", ".join(parts)
+    before, after = ((found.get(when) if isinstance(found, dict) else None) or {} for when in ("before", "after"))
+    return ", ".join(
+        f"{word} clock {before.get(key)} MHz before the run and {after.get(key)} MHz after it"
+        for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory"))
+        if before.get(key) or after.get(key)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from cudabench.records.file import ResultsFile
@@ -13,77 +13,19 @@ from cudabench.views.quantities import BANDWIDTH, Quantity, copy_of
 from cudabench.views.report.entries import Entry, best_of, over, quantities_of
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A line across the bars of a ladder: where, in percent of their width, and what it is."""
-
-    at: float
-    name: str
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One value: its length and that of what would do, in percent of the width."""
-
-    width: float
-    ideal: float | None
-    run: int
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A row of a ladder: a kernel with a bar a run, and its figures."""
-
-    name: str
-    link: str | None
-    status: str
-    reason: str | None
-    bars: tuple[Bar, ...]
-    cells: tuple[str, ...]
-    change: str
-    verdict: str
-    best: bool
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The kernels of one problem: what is drawn, the lines across, the headings of the figures and the rungs."""
-
-    title: str
-    quantity: str
-    better: str
-    marks: tuple[Mark, ...]
-    headings: tuple[str, ...]
-    rungs: tuple[Rung, ...]
-    changes: bool
-    ideal: bool
-
-
-@dataclass(frozen=True)
-class Limited:
-    """What bounds one kernel of one run: its result, and the percent of the width that a second takes."""
-
-    kernel: str
-    run: str
-    at: int
-    result: Result
-    scale: float
-
-
 def ladders(
     title: str,
     entries: Sequence[Entry],
     files: Sequence[ResultsFile],
     anchors: Mapping[int, str],
     comparison: compare.Comparison | None,
-) -> list[Ladder]:
-    """Return the bars of one problem: one ladder a quantity."""
+) -> list[SimpleNamespace]:
+    """Return the bars of one problem, one ladder a quantity: the lines across (marks), the headings of the figures, and
+    the rungs, a kernel with a bar a run; places and lengths are in percent of the width."""
     results = [result for entry in entries for _, result in entry.results.values()]
     verdicts = {id(row.new): row for row in comparison.rows if row.new} if comparison else {}
     best = best_of(entries)
-    found: list[Ladder] = []
+    found: list[SimpleNamespace] = []
     shown: list[Quantity | None] = [*quantities_of(results)]
     for quantity in shown or [None]:
         lines = _lines(results, files) if quantity is BANDWIDTH else []
@@ -92,31 +34,40 @@ def ladders(
         figures = columns(results, quantity)
         rungs = []
         for entry in entries:
-            bars = tuple(_bars(entry, quantity, scale))
+            bars = [*_bars(entry, quantity, scale)]
             if found and not bars:
                 continue  # a second quantity is of those that have it; the first has every kernel
             row = None if found else verdicts.get(id(entry.last))
+            cells = [text(entry.last) for _, text in figures]
+            if figures and len(files) == 2:  # the first figure of the run before and of the one after
+                both = (figures[0][1](result) for _, result in entry.runs)
+                cells[0] = " → ".join(filter(None, dict.fromkeys(both)))
             rungs.append(
-                Rung(
-                    entry.name, anchors.get(id(entry)), entry.status, entry.last.reason, bars,
-                    tuple(
-                        text(entry.last) if at or len(files) != 2 else _from_to(entry, text)
-                        for at, (_, text) in enumerate(figures)
-                    ),
-                    change_of(row) if row else "", row.verdict if row else "",
-                    entry is best and len(entries) > 1 and entry.last.time is not None,
+                SimpleNamespace(
+                    name=entry.name,
+                    link=anchors.get(id(entry)),
+                    status=entry.status,
+                    reason=entry.last.reason,
+                    bars=bars,
+                    cells=cells,
+                    change=change_of(row) if row else "",
+                    verdict=row.verdict if row else "",
+                    best=entry is best and len(entries) > 1 and entry.last.time is not None,
                 )
-            )  # fmt: skip
+            )
         found.append(
-            Ladder(
-                title,
-                quantity.name if quantity else "nothing to draw",
-                f"{'more' if quantity.more else 'less'} is better" if quantity else "",
-                tuple(Mark(value * scale, name, units.digits(value), kind) for name, value, kind in lines),
-                tuple(heading for heading, _ in figures),
-                tuple(rungs),
-                any(rung.change for rung in rungs),
-                any(bar.ideal is not None for rung in rungs for bar in rung.bars),
+            SimpleNamespace(
+                title=title,
+                quantity=quantity.name if quantity else "nothing to draw",
+                better=f"{'more' if quantity.more else 'less'} is better" if quantity else "",
+                marks=[
+                    SimpleNamespace(at=value * scale, name=name, text=units.digits(value), kind=kind)
+                    for name, value, kind in lines
+                ],
+                headings=tuple(heading for heading, _ in figures),
+                rungs=rungs,
+                changes=any(rung.change for rung in rungs),
+                ideal=any(bar.ideal is not None for rung in rungs for bar in rung.bars),
             )
         )
     return found
@@ -131,17 +82,13 @@ def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tupl
     return [*([("copy", copy, "copy")] if copy else []), *((name, at, "peak") for name, at in named.items())]
 
 
-def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[Bar]:
+def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[SimpleNamespace]:
+    """Yield each run's value, and what would do."""
     for run, result in entry.runs:
         value = quantity.value(result) if quantity and result.status == "ok" else None
         if quantity and value is not None:
             ideal = quantity.ideal(result)
-            yield Bar(value * scale, None if ideal is None else ideal * scale, run)
-
-
-def _from_to(entry: Entry, text: Callable[[Result], str]) -> str:
-    """Return the figure of the run before and of the one after, once where they are equal."""
-    return " → ".join(filter(None, dict.fromkeys(text(result) for _, result in entry.runs)))
+            yield SimpleNamespace(width=value * scale, ideal=None if ideal is None else ideal * scale, run=run)
 
 
 def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
@@ -153,13 +100,15 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
     def times(value: float) -> str:
         return f"{units.digits(value, 3)}x"
 
-    every: list[tuple[str, Callable[[Result], str]]] = []
-    if quantity:
-        every = [
-            (quantity.unit, lambda r: optional(quantity.value(r) if r.status == "ok" else None, quantity.text)),
-            ("over the least", lambda r: optional(over(quantity, r), times)),
-        ]
-    every += [
+    every: list[tuple[str, Callable[[Result], str]]] = [
+        *(
+            (
+                (quantity.unit, lambda r: optional(quantity.value(r) if r.status == "ok" else None, quantity.text)),
+                ("over the least", lambda r: optional(over(quantity, r), times)),
+            )
+            if quantity
+            else ()
+        ),
         ("of copy", lambda r: optional(r.copy_fraction, units.percent)),
         ("of peak", lambda r: optional(r.peak_fraction, units.percent)),
         ("time", lambda r: units.seconds(r.time.median_s) if r.time else ""),
@@ -177,14 +126,16 @@ def change_of(row: compare.Row) -> str:
     return "; ".join(f"{c.name} {units.count(c.base)} → {units.count(c.new)}" for c in moved[:2])
 
 
-def limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...]:
-    """Return the results whose time has lower bounds, on one scale for all."""
+def limits(order: Sequence[Entry], labels: Sequence[str]) -> list[SimpleNamespace]:
+    """Return the results whose time has lower bounds; the scale of all is the percent of the width of a second."""
     rows = [(entry.name, run, result) for entry in order for run, result in entry.runs if result.limits]
     times = [result.limits[0].time_s for _, _, result in rows if result.limits]
     times += [result.true_time.median_s for _, _, result in rows if result.true_time]
     most = max(times, default=0.0)
-    if most <= 0:
-        return ()
-    return tuple(
-        Limited(name, labels[run] if len(labels) > 1 else "", run, result, 100 / most) for name, run, result in rows
-    )
+    return [
+        SimpleNamespace(
+            kernel=name, run=labels[run] if len(labels) > 1 else "", at=run, result=result, scale=100 / most
+        )
+        for name, run, result in rows
+        if most > 0
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TypeVar
 
 from cudabench.records.results import Timing
@@ -23,30 +23,14 @@ SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
 Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True)
-class Strip:
-    """A drawing of samples: the path of dots, or of the bins' spans and medians, in units of WIDTH x HEIGHT.
+def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
+    """Return the drawing of a kernel's samples, one of so many on a page: the path of dots, or of the bins' spans and
+    medians, in units of WIDTH x HEIGHT; None where there are fewer than two samples.
 
-    top, bottom, middle: the times at the edges and of the median, as text; median: its height. outside: how many
-    samples are slower than the top edge; they are drawn there. clock: the path of the SM clock beside them, '' where
-    it is not known; clock_said: between which clocks it is.
+    top, bottom: the times at the edges; median: its height. outside: how many samples are slower than the top edge;
+    they are drawn there. clock: the path of the SM clock beside them, '' where it is not known; clock_said: between
+    which clocks it is.
     """
-
-    dots: str
-    spans: str
-    medians: str
-    median: float
-    top: str
-    bottom: str
-    middle: str
-    said: str
-    outside: int
-    clock: str = ""
-    clock_said: str = ""
-
-
-def strip(time: Timing, strips: int = 1) -> Strip | None:
-    """Return the drawing of a kernel's samples, one of so many on a page; None where there are fewer than two."""
     values = time.samples_s
     if len(values) < 2:
         return None
@@ -59,48 +43,46 @@ def strip(time: Timing, strips: int = 1) -> Strip | None:
         share = (min(value, high) - low) / (high - low) if high > low else 0.5
         return round(HEIGHT * (0.95 - 0.9 * share))
 
-    dots = spans = medians = ""
+    def drawn(values: Sequence[float]) -> str:
+        return "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
+
     bins = max(FEWEST_BINS, min(BINS, ALL_BINS // strips))
-    if len(values) <= MOST_DOTS * bins // BINS:
-        dots = "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
-    else:
-        for at, part in enumerate(_bins(values, bins)):
-            x = _x(at, bins)
-            spans += f"M{x} {height(max(part))}V{height(min(part))}"
-            medians += f"M{x} {height(statistics.median(part))}h0"
+    few = len(values) <= MOST_DOTS * bins // BINS
+    parts = [] if few else _bins(values, bins)
     spread = (time.q3_s - time.q1_s) / time.median_s if time.median_s else 0.0
-    binned = "" if dots else f", in {bins} bins of neighbours: their spans and medians"
-    return Strip(
-        dots=dots,
-        spans=spans,
-        medians=medians,
+    binned = "" if few else f", in {bins} bins of neighbours: their spans and medians"
+    clock, clock_said = _clock(time, bins)
+    return SimpleNamespace(
+        dots=drawn(values) if few else "",
+        spans="".join(f"M{_x(at, bins)} {height(max(own))}V{height(min(own))}" for at, own in enumerate(parts)),
+        medians=drawn([statistics.median(own) for own in parts]),
         median=height(middle),
         top=units.seconds(high),
         bottom=units.seconds(low),
-        middle=units.seconds(middle),
         said=f"{time.samples} samples, median {units.seconds(time.median_s)}, quartiles {units.percent(spread)} apart"
         + (f"; {len(values)} of them are in the file" if len(values) < time.samples else "")
         + binned,
         outside=sum(value > high for value in values),
-        **_clock(time, bins),
+        clock=clock,
+        clock_said=clock_said,
     )
 
 
-def _clock(time: Timing, bins: int) -> dict[str, str]:
+def _clock(time: Timing, bins: int) -> tuple[str, str]:
     """Return the drawing of the SM clock on a scale of its own, of many samples the lowest of each bin."""
     clocks = time.samples_sm_mhz
     if len(clocks) != len(time.samples_s) or not clocks:
-        return {}
+        return "", ""
     low, high = min(clocks), max(clocks)
     bottom = min(low, high - LEAST_CLOCKS)
     parts = _bins(clocks, bins) if len(clocks) > bins else [(clock,) for clock in clocks]
     path, before = "", None
-    for at, part in enumerate(parts):
-        if min(part) != before:
-            before = min(part)
-            x, y = round(at * WIDTH / len(parts)), round(HEIGHT * (0.9 - 0.8 * (before - bottom) / (high - bottom)))
+    for at, lowest in enumerate(map(min, parts)):
+        if lowest != before:
+            x, y = round(at * WIDTH / len(parts)), round(HEIGHT * (0.9 - 0.8 * (lowest - bottom) / (high - bottom)))
             path += f"H{x}V{y}" if path else f"M0 {y}"
-    return {"clock": f"{path}H{WIDTH}", "clock_said": f"{low} MHz" if low == high else f"{low}–{high} MHz"}
+        before = lowest
+    return f"{path}H{WIDTH}", f"{low} MHz" if low == high else f"{low}–{high} MHz"
 
 
 def _bins(values: Sequence[Number], bins: int) -> list[Sequence[Number]]:

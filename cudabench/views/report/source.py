@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from types import SimpleNamespace
 
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import unit
@@ -22,38 +22,6 @@ MOST_ROWS = 640  # of a page
 CONTEXT = 2  # lines around one that ran outside the kernel
 
 
-@dataclass(frozen=True)
-class Heat:
-    """One count of a line: its text, and how hot it is among the lines, from 0 (none) to LEVELS."""
-
-    text: str = ""
-    level: int = 0
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the source with its heat by column; a gap stands for `skipped` lines that are not shown."""
-
-    number: int
-    text: str
-    heat: tuple[Heat, ...] = ()
-    code: int = 0
-    skipped: int = 0
-    file: str = ""
-    hazard: bool = False
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The rows of a kernel's source, and the headings of its heat columns, each with what it means."""
-
-    headings: tuple[tuple[str, str], ...]
-    rows: tuple[Row, ...]
-    cut: int
-    whole: bool
-
-
 MEANINGS = {
     "sectors": "pieces of 32 bytes that requests to global memory touch",
     "wavefronts": "passes over the banks of shared memory",
@@ -62,8 +30,10 @@ MEANINGS = {
 }
 
 
-def listing(result: Result, text: str | None, most: int = MOST_LINES) -> Listing | None:
-    """Return the source of a kernel with its counts; text: of the source, None where the file does not hold it.
+def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleNamespace | None:
+    """Return the source of a kernel with its counts: the headings of the columns of heat, each with what it means, and
+    rows, of which some stand for `skipped` lines that are not shown. text: of the source, None where the file does not
+    hold it.
 
     Without the text only lines that access memory are known. Where there are more than `most` lines, those that ran
     stay, and of these the hottest. None where nothing is known.
@@ -81,26 +51,28 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> Listing
     tops = {name: max(by.get(name, 0.0) for by in counts.values()) for name in present}
     code = {each.line: each.instructions for each in result.lines or () if not each.file}
     faults = {hazard.line for hazard in result.hazards or ()}
-    rows: list[Row] = []
-    before, cut = 0, 0
-    if len(wanted) > most:
+    cut = max(0, len(wanted) - most)
+    if cut:
         shares = {n: sum(by.get(name, 0.0) / (tops[name] or 1.0) for name in present) for n, by in counts.items()}
-        kept = sorted(wanted, key=lambda number: (number not in faults, -shares.get(number, -1.0)))[:most]
-        cut, wanted = len(wanted) - most, sorted(kept)
-    for number in wanted:
-        if before and number > before + 1:
-            rows.append(Row(0, "", skipped=number - before - 1))
+        wanted = sorted(sorted(wanted, key=lambda n: (n not in faults, -shares.get(n, -1.0)))[:most])
+    rows = []
+    for before, number in pairwise([wanted[0] - 1, *wanted]):
+        if number > before + 1:
+            rows.append(SimpleNamespace(number=0, text="", heat=(), skipped=number - before - 1))
         shown = lines[number - 1] if text is not None else known[number]
         by = counts.get(number, {})
-        heat = tuple(_heat(name, by.get(name), tops[name], by) for name in present)
-        rows.append(Row(number, shown.expandtabs(4).rstrip(), heat, code.get(number, 0), hazard=number in faults))
-        before = number
-    return Listing(
-        headings=tuple((name, MEANINGS[name]) for name in present),
-        rows=tuple(rows),
-        cut=cut,
-        whole=text is not None,
-    )
+        rows.append(
+            SimpleNamespace(
+                number=number,
+                text=shown.expandtabs(4).rstrip(),
+                heat=[_heat(name, by.get(name), tops[name], by) for name in present],
+                code=code.get(number, 0),
+                skipped=0,
+                hazard=number in faults,
+            )
+        )
+    headings = [(name, MEANINGS[name]) for name in present]
+    return SimpleNamespace(headings=headings, rows=rows, cut=cut, whole=text is not None)
 
 
 def _counts(result: Result) -> dict[int, dict[str, float]]:
@@ -131,7 +103,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         pass
     else:
         first, last = text.count("\n", 0, kernel.start) + 1, text.count("\n", 0, kernel.end) + 1
-        while first > 1 and _comment(lines[first - 2]):
+        while first > 1 and lines[first - 2].strip().startswith(("//", "/*", "*")):
             first -= 1
         wanted |= set(range(first, last + 1))
     for number in (*counts, *(hazard.line for hazard in result.hazards or ())):
@@ -150,18 +122,16 @@ def _parsed(text: str, name: str) -> SourceFile:
     return parse_text(text, name)
 
 
-def _comment(line: str) -> bool:
-    return line.strip().startswith(("//", "/*", "*"))
-
-
-def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> Heat:
+def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> SimpleNamespace:
+    """Return one count of a line: its text, and how hot it is among the lines, from 0 (none) to LEVELS."""
     if value is None:
-        return Heat()
+        return SimpleNamespace(text="", level=0, title="")
     if name == "threads":  # few active threads are what costs
         level = 0 if value > 31.5 else 1 + min(LEVELS - 1, int((32 - value) / 32 * LEVELS))
-        return Heat(f"{value:.1f}", level, f"{value:.2f} of 32 threads active")
+        return SimpleNamespace(text=f"{value:.1f}", level=level, title=f"{value:.2f} of 32 threads active")
     level = max(1, round(value / top * LEVELS)) if top and value else 0
     ideal = by.get(f"ideal {name}")
     over = f"; {short(ideal, ' ')} would do" if ideal and ideal < value else ""
     times = f" {value / ideal:.3g}x" if ideal and value >= 1.05 * ideal else ""
-    return Heat(f"{short(value, ' ')}{times}", level, f"{value:,.0f} {name}{over}".replace(",", " "))
+    title = f"{value:,.0f} {name}{over}".replace(",", " ")
+    return SimpleNamespace(text=f"{short(value, ' ')}{times}", level=level, title=title)
