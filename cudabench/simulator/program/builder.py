@@ -43,16 +43,14 @@ from cudabench.simulator.program.flow import (
     Slot,
     cut_blocks,
     find_live_registers,
-    find_local_bounds,
-    find_shared_bounds,
     find_slots,
-    mark_cached,
     mark_guesses,
+    only,
     points_to,
+    reached,
     watch_undefined,
-    written_memory,
 )
-from cudabench.simulator.program.order import rank
+from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
 from cudabench.simulator.program.ptx import (
     Address,
@@ -471,18 +469,17 @@ class Builder:
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         slots = {} if self.wandering else find_slots(self.fixed, self.local_arrays())
         found = points_to(self.stream, len(self.widths), symbols, slots)
-        written = written_memory(found, self.write_addresses)
-        cached = mark_cached(found, self.cached, written)
+        written, cached = reached(found, self.write_addresses), reached(found, (index for _, index in self.cached))
+        for access, index in self.cached:
+            # No compiler reads through the read-only cache by itself where the kernel writes by the same pointer.
+            if found[index] & written & ~1 and access.cached == "load":
+                access.cached = "asked"
         mark_guesses(self.stream, found, self.loads, self.swaps)
-        find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
-        edges = [(start, start + size) for start, size in self.shared.values()]
-        find_shared_bounds(found, edges, self.shared_accesses)
+        self.find_bounds(found)
         blocks = cut_blocks(self.stream, self.kernel.location)
-        places = rank(blocks)
-        if entries:
-            places = functions_first(self, blocks, places)
-        for block, place in zip(blocks, places, strict=True):
-            block.rank = place
+        order = arranged(blocks)
+        for place, number in enumerate(functions_first(self, blocks, order) if entries else order):
+            blocks[number].rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
@@ -500,6 +497,8 @@ class Builder:
             find_saved(self, blocks)
         watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
+        for block in blocks:
+            block.runs = [op.run for op in block.ops if op.run is not None]
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,
@@ -508,6 +507,19 @@ class Builder:
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
             waits, cached, polling, signs, meets,
         )  # fmt: skip
+
+    def find_bounds(self, found: Sequence[int]) -> None:
+        """Give each access that can only reach one local or shared array the bounds of that array, and the variable
+        that it is where debug information tells; found: what registers point to."""
+        variables = {one.start: one for one in self.kept}
+        arrays = self.local_arrays()
+        for access, index in self.local_accesses:
+            access.bounds = only(found[index], LOCAL_BIT, arrays)
+            if access.bounds is not None:
+                access.variable = variables.get(access.bounds[0])
+        arrays = [(start, start + size) for start, size in self.shared.values()]
+        for access, index in self.shared_accesses:
+            access.shared_bounds = only(found[index], SHARED_BIT, arrays)
 
     def through_pointers(self, found: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local

@@ -265,18 +265,13 @@ def append_shared(builder: Builder) -> list[str]:
     return done
 
 
-def functions_first(builder: Builder, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
-    """Return the places of blocks so that each function's come before those of its callers.
+def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
+    """Return blocks in an order in which each function's come before those of its callers, else as they are.
 
     Lanes that are in functions are to come back before those go on that wait for them.
     """
-    owner = [len(builder.shared_functions)] * len(blocks)
-    for number, called in segments(blocks):
-        owner[number] = called.number
-    found = [0] * len(blocks)
-    for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
-        found[number] = place
-    return found
+    owner = {number: called.number for number, called in segments(blocks)}
+    return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
 
 
 def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:

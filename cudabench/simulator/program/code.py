@@ -135,10 +135,6 @@ class Block:
         """The ops, with the one at the end."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
 
-    def decoded(self) -> None:
-        """Note anew what runs the ops."""
-        self.runs = [op.run for op in self.ops if op.run is not None]
-
 
 BoundedAccess = tuple["MemoryOp", int]  # that may stay in one array, and the register of its address
 

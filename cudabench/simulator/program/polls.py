@@ -79,9 +79,6 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
         assert op.run is not None
         if strong[id(op)].kind == "load":
             op.run = _polling(op.run)
-    for block in blocks:
-        if not found.keys().isdisjoint(map(id, block.ops)):
-            block.decoded()
     return any(strong[one].kind == "atomic" for one in found)
 
 
