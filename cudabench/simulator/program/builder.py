@@ -6,8 +6,8 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -84,6 +84,7 @@ MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
+Known = TypeVar("Known", bound=Hashable)
 Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
@@ -102,11 +103,10 @@ class Builder:
         self.refused: dict[Unsupported, None] = {}
         self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
-        self.dynamic: list[str] = []
+        self.dynamic: dict[str, None] = {}
         self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
-        self.stack: list[str] = []
         self.frame = Frame(self.kernel, "")
         self.uses: list[int] = []
         self.defs: list[int] = []
@@ -161,16 +161,17 @@ class Builder:
         self.initial.append(value)
         return len(self.widths) - 1
 
+    def once(self, registers: dict[Known, int], key: Known, width: int, value: Value) -> int:
+        """Return the register that a table has under a key, a new one where it has none."""
+        if key not in registers:
+            registers[key] = self.new(width, value)
+        return registers[key]
+
     def register(self, name: str) -> int | None:
         """Return the index of a register of the current function, or None if the name is none."""
         found = self.frame.registers.get(name)
         if found is None:
-            types = self.frame.function.registers
-            type_ = types.get(name)
-            if type_ is None:
-                base, at, scope = name.partition("@")
-                prefix = base.rstrip("0123456789") + at + scope
-                type_ = types.get(prefix + "<>") if prefix != name else None
+            type_ = self.frame.function.type_of(name)
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
@@ -184,10 +185,7 @@ class Builder:
 
     def constant(self, value: int, width: int) -> int:
         """Return a register that always holds the integer (or bool)."""
-        key = (value, width)
-        if key not in self.constants:
-            self.constants[key] = self.new(width, bool(value) if width == 1 else Affine(value))
-        return self.constants[key]
+        return self.once(self.constants, (value, width), width, bool(value) if width == 1 else Affine(value))
 
     def source(self, operand: Operand, type_: str) -> int:
         """Return the register that holds a source operand, read as the type."""
@@ -224,10 +222,7 @@ class Builder:
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
         if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
-            if name not in self.special:
-                one = base == "%is_explicit_cluster"
-                self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
-            return self.special[name]
+            return self.once(self.special, name, *((1, False) if base == "%is_explicit_cluster" else (32, Affine(0))))
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)
@@ -251,14 +246,10 @@ class Builder:
         local = self.frame.variables.get(name)
         if local is not None and local.space == "local" and self.activation is not None and self.activation.recursive:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
-        address = self.variable(name)
-        array = self.shared_variable(name)
-        if array is not None and array[0] in self.shared:
+        address, key = self.variable(name), self.key(name)
+        if key in self.shared:
             # Apart from a number that is the same: it tells which array is meant.
-            key = (array[0], offset)
-            if key not in self.shared_addresses:
-                self.shared_addresses[key] = self.new(64, Affine(address + offset))
-            return self.shared_addresses[key]
+            return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
         # The dynamic shared memory begins where the static ends, which is known once all is decoded.
@@ -292,16 +283,14 @@ class Builder:
                 for kept in self.module.kept.get(name, ()):
                     self.kept.append(kept._replace(start=offset + kept.start, end=offset + kept.end))
             return self.slots_local[key]
-        array = self.shared_variable(name)
-        if array is not None:
-            return self.shared_offset(*array)
         if local is not None and local.space == "param":
             raise Refuse(f"the address of a call's parameter ({name.partition('@')[0]})")
-        variable = local or self.module.variables.get(name)
-        key = name if local is None else f"{self.frame.function.name}::{name}"
+        variable, key = local or self.module.variables.get(name), self.key(name)
+        if variable is not None and variable.space == "shared":
+            return self.shared_offset(key, variable)
         if key in self.symbols:
             return self.symbols[key]
-        if self.stack == [self.kernel.name] and name in self.parameter_offsets:
+        if not self.frame.suffix and name in self.parameter_offsets:
             return PARAMETER_WINDOW + self.parameter_offsets[name]
         if name in self.calls.addresses:
             return self.calls.addresses[name]
@@ -311,20 +300,15 @@ class Builder:
             raise Refuse(f"the variable {name} that is defined in another file")
         raise PtxError(f"the PTX uses the unknown name '{name}'.")
 
-    def shared_variable(self, name: str) -> tuple[str, ptx.Variable] | None:
-        """Return the key and the variable of a name that is a shared variable's, else None."""
-        local = self.frame.variables.get(name)
-        variable = local or self.module.variables.get(name)
-        if variable is None or variable.space != "shared":
-            return None
-        return (name if local is None else f"{self.frame.function.name}::{name}"), variable
+    def key(self, name: str) -> str:
+        """Return the name of a variable among those of the module and of all functions."""
+        return f"{self.frame.function.name}::{name}" if name in self.frame.variables else name
 
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
         """Return a shared variable's offset; all dynamic ones begin after the static ones."""
         if variable.dynamic:
             self.dynamic_align = max(self.dynamic_align, variable.align)
-            if key not in self.dynamic:
-                self.dynamic.append(key)
+            self.dynamic[key] = None
             return DYNAMIC_SHARED
         if key not in self.shared:
             offset = -(-self.static_shared // variable.align) * variable.align
@@ -440,10 +424,7 @@ class Builder:
 
     def slot(self, variable: str, offset: int, width: int) -> int:
         """Return the register for some bytes of a .param variable (width in bits)."""
-        slots = self.slots.setdefault(variable, {})
-        if (offset, width) not in slots:
-            slots[offset, width] = self.new(width, Affine(0))
-        return slots[offset, width]
+        return self.once(self.slots.setdefault(variable, {}), (offset, width), width, Affine(0))
 
     # The stream.
 
@@ -455,7 +436,7 @@ class Builder:
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
             self.static_shared = base  # as ptxas counts it
-        dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
+        dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
@@ -535,7 +516,6 @@ class Builder:
         """Append a function's ops to the stream; those without a line of the source have that of the call."""
         site = None if self.ins is None else self.ins.location
         caller, self.frame = self.frame, frame
-        self.stack.append(frame.function.name)
         for item in frame.function.body or ():
             if isinstance(item, Label):
                 self.stream.append(item.name + frame.suffix)
@@ -550,7 +530,6 @@ class Builder:
             except Refuse as error:
                 self.refuse(item, str(error))
             self.ins = item
-        self.stack.pop()
         self.frame = caller
 
     def refuse(self, ins: Instruction, feature: str) -> None:

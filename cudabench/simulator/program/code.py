@@ -116,7 +116,7 @@ class Block:
 
     live: a bit for each register that a lane waiting before the block may still read. runs: of the ops, where none has
     a guard (`simple`). weight: instructions. lines: of the PTX, where they stand. rank: its place in the order in which
-    blocks run (see `order.rank`).
+    blocks run (see `order.arranged`).
     """
 
     number: int

@@ -141,6 +141,17 @@ class Function(NamedTuple):
     needs_block: tuple[int, int, int] | None = None
     cluster: tuple[int, int, int] | None = None
 
+    @property
+    def shape(self) -> Prototype:
+        """What a call through a pointer says of it."""
+        return Prototype(*(tuple(one.size for one in side) for side in (self.results, self.parameters)))
+
+    def type_of(self, name: str) -> str | None:
+        """Return the type of a register, which may be one of a range `%r<5>`; None where the name is not a register."""
+        base, at, scope = name.partition("@")
+        prefix = base.rstrip("0123456789") + at + scope
+        return self.registers.get(name) or (self.registers.get(prefix + "<>") if prefix != name else None)
+
 
 class Module(NamedTuple):
     """A parsed PTX file.
@@ -315,7 +326,7 @@ class _Parser:
         # In a parameter's `.ptr .global` the second word qualifies the pointer.
         space = next((word for word in words if word in _SPACES), "")
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
-        align = int(([0] + re.findall(r"\.(?:align|ptr)\s+(\d+)", plain))[-1])
+        align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
         width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
         found = []
         rest = text[head.end() :]
