@@ -25,7 +25,7 @@ from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row
-from cudabench.simulator.count.footprint import Footprint, Footprints
+from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
@@ -37,7 +37,7 @@ from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
+from cudabench.simulator.report import Access, Contended, Executed, Footprint, PatternCount, Report, by_pattern
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Index3, Key
 from cudabench.symbols import plain_name
@@ -238,11 +238,11 @@ def _report(machine: Machine, recorder: Recorder | None) -> Report:
         for warps, lanes, taken, parted, taking in machine.executed
     ]
     code = machine.code
-    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(machine), machine.detours)
+    lines = executed_lines(code.blocks, machine.plan.ways.layout, executed, _turns(machine), machine.detours)
     return Report(
         machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.suspicions(),
-        {code.name: lines}, branches(code, executed, machine.plan),
+        {code.name: lines}, branches(code, executed, machine.plan.ways),
         tuple(_contended(machine, number) for number in sorted(machine.contention)), _footprint(machine),
         None if machine.shares is None else machine.shares.imbalance(machine.grid),
     )  # fmt: skip
@@ -320,7 +320,7 @@ def _shared_variables(machine: Machine) -> tuple[tuple[str, int, int], ...]:
 
 def _access(machine: Machine, row: Row) -> Access:
     """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
-    code, plan = machine.code, machine.plan
+    code, ways = machine.code, machine.plan.ways
     location, space, op, size, what = code.accesses[row.number]
     line = location.ptx_line
     issued = machine.counters.issued.get(row.number, (0, size))[1]
@@ -337,7 +337,7 @@ def _access(machine: Machine, row: Row) -> Access:
     least = start if row.first is None else row.first
     if row.first is None and (lowest := next(iter(row.looks)).least) is not None:
         least = lowest
-    inexact = plan.undecided.get(line) or (order.TURNS if row.reloads else None)
+    inexact = ways.undecided.get(line) or (order.TURNS if row.reloads else None)
     inexact = inexact or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
     inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
     shared = space in ("shared", "constant")
@@ -346,5 +346,5 @@ def _access(machine: Machine, row: Row) -> Access:
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
         kernel=code.name, column=location.column, instruction=line, array=array, array_bytes=nbytes, start=start,
         patterns=patterns, first=least, step=row.step, what=what, reloads=row.reloads, aggregated=issued == ONE_LANE,
-        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in plan.led_by_data,
+        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data,
     )  # fmt: skip

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
-from cudabench.simulator.count import order
-from cudabench.simulator.count.branches import between, post_dominators
 from cudabench.simulator.count.counters import Counted, Place
-from cudabench.simulator.count.lines import Layout
-from cudabench.simulator.program.code import Block, Code
+from cudabench.simulator.count.order import Ways
+from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -55,7 +52,7 @@ class Plan:
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
-        self._between: dict[int, frozenset[int]] = {}
+        self.ways = Ways(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic or dynamic_shared else static
@@ -65,49 +62,6 @@ class Plan:
             self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Where the lines of the PTX are."""
-        return Layout.of(self.code.blocks)
-
-    @cached_property
-    def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
-        """The blocks that end in a branch with a choice, with its file and line."""
-        found = []
-        for block in self.code.blocks:
-            end = block.terminator
-            if end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
-                found.append((block, (self.code.files.get(end.line.file, ""), end.line.line)))
-        return tuple(found)
-
-    @cached_property
-    def led_by_data(self) -> frozenset[int]:
-        """The lines of the PTX whose address comes from what was read from memory."""
-        return order.led_by_data(self.code)
-
-    @cached_property
-    def decided_by_data(self) -> frozenset[int]:
-        """The blocks behind which what was read from memory says where lanes go, see `count.order`."""
-        return order.decided_by_data(self.code)
-
-    @cached_property
-    def undecided(self) -> dict[int, str]:
-        """The lines of the PTX whose counts depend on the order of atomics, and by what."""
-        return order.open_lines(self.code)
-
-    @cached_property
-    def post_dominators(self) -> list[int]:
-        """For each block of code, as bits, the blocks that every way from it to the end passes."""
-        return post_dominators(self.code.blocks)
-
-    def between(self, block: Block) -> frozenset[int]:
-        """Return the blocks on the ways from a branch to where all of them meet."""
-        found = self._between.get(block.number)
-        if found is None:
-            found = frozenset(between(self.code.blocks, block, self.post_dominators[block.number]))
-            self._between[block.number] = found
-        return found
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""

@@ -24,15 +24,6 @@ _FORMATS = {
 }  # fmt: skip
 
 
-class Parameter(NamedTuple):
-    """A parameter of a kernel: its PTX name and type (`b8` for a struct by value), size and alignment in bytes."""
-
-    name: str
-    type: str
-    size: int
-    align: int
-
-
 class Struct(NamedTuple):
     """A struct by value with pointers inside: its bytes, and (offset, title, array) of what they point at."""
 

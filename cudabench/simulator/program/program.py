@@ -12,7 +12,6 @@ from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
@@ -26,9 +25,7 @@ class Kernel:
     def __init__(self, program: Program, function: ptx.Function) -> None:
         self._program = program
         self.name = function.name
-        self.parameters = tuple(
-            Parameter(variable.name, variable.type, variable.size, variable.align) for variable in function.parameters
-        )
+        self.parameters = function.parameters
         self.file = program.module.files.get(function.location.file, "")
         self.line = function.location.line
 
@@ -120,8 +117,7 @@ class Program:
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
-        found = self._codes.get(kernel)
-        if found is None:
+        if kernel not in self._codes:
             # Not above: they take longer to import than all the rest, and who only asks for names needs none of them.
             from cudabench.simulator.isa.instructions import OPCODES
 
@@ -130,8 +126,8 @@ class Program:
                 raise LaunchError(
                     f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
                 )
-            found = self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
-        return found
+            self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
+        return self._codes[kernel]
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
