@@ -39,8 +39,8 @@ class Plan:
     pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
-    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last, its
-    record and that one's key. remembered: about the bytes of all that.
+    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last,
+    and its record. remembered: about the bytes of all that.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Plan:
         self.seen: dict[tuple[int, Place], list[Any]] = {}
         self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
         self.tries: dict[int, list[int]] = {}
-        self.kept: dict[tuple[int, ...] | frozenset[int], frozenset[int]] = {}
+        self.kept: dict[frozenset[int], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}
-        self.told: dict[tuple[int, Place], tuple[Key, Access, Key]] = {}
+        self.told: dict[tuple[int, Place], tuple[Key | None, Access]] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
         for _, chunk in self.chunks:

@@ -24,7 +24,8 @@ multiprocessor has for them (`ConstantLines`).
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -240,13 +241,11 @@ class Footprints:
         part = array[self.chosen] if array.shape[0] > 1 else array
         return np.broadcast_to(part, shape)
 
-    def footprint(
-        self, counted: dict[tuple[int, object], tuple[int, int]], blocks: int, instructions: int
-    ) -> Footprint:
-        """Return what was found; counted: requests and sectors of all blocks that ran, by instruction and array;
-        instructions: of warps, of all."""
+    def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
+        """Return what was found; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
+        array; instructions: of warps, of all."""
         touches = []
-        for (number, where), (requests, sectors) in sorted(
+        for (number, where), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
         ):
             sums = self.sums.get((number, where))
@@ -254,7 +253,6 @@ class Footprints:
             if access.space != "global" or where == -1:
                 continue
             slot = where[0] if isinstance(where, tuple) else where
-            assert isinstance(slot, int)
             per_request = requests / sums["requests"] if sums else 0.0
             per_sector = sectors / sums["sectors"] if sums else 0.0
             touches.append(

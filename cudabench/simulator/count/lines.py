@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.report import Executed
@@ -34,16 +34,11 @@ class Layout(NamedTuple):
 
 
 def executed_lines(
-    blocks: Sequence[Block],
-    layout: Layout,
-    executed: Sequence[Executed],
-    turns: Mapping[int, Sequence[int]],
-    detours: Mapping[int, Executed],
+    blocks: Sequence[Block], layout: Layout, executed: Sequence[Executed], more: Iterable[tuple[int, Executed]]
 ) -> dict[int, Executed]:
     """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
 
-    turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
-    what called a subroutine.
+    more: what some lines did besides: atomics that are loops, divisions and roots that call a subroutine.
     """
     branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
     own = list(executed)
@@ -58,8 +53,6 @@ def executed_lines(
         assert end is not None
         line = end.line.ptx_line
         lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
-    for line, (passes, waiting) in turns.items():
-        lines[line] = lines[line].plus(turns=passes, waiting=waiting)
-    for line, called in detours.items():
-        lines[line] = lines[line].plus(*called)
+    for line, times in more:
+        lines[line] = lines[line].plus(*times)
     return lines
