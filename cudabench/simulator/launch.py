@@ -188,7 +188,7 @@ def run(
     barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
+    plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
@@ -239,7 +239,7 @@ def _report(machine: Machine, recorder: Recorder | None) -> Report:
     ]
     code, counters = machine.code, machine.counters
     more = [*counters.turns.items(), *machine.detours.items()]
-    lines = executed_lines(code.blocks, machine.plan.ways.layout, executed, more)
+    lines = executed_lines(machine.plan.ways, executed, more)
     contended = []
     for number, (contention, returns) in sorted(machine.contention.items(), key=itemgetter(0)):
         location = code.accesses[number].location

@@ -7,7 +7,7 @@ it depends on what lies in memory.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,24 +80,21 @@ class Plan:
                 chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
-        lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
-        limit = max(1, CHUNK_LANES // lanes)
-        if self.shared_size:
-            limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
-        if self.code.local_bytes:
-            limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
-        if self.code.recursive:
-            limit = max(1, min(limit, RECURSIVE_LANES // lanes))
-        if traced:
-            limit = max(1, min(limit, TRACED_BLOCKS))
-        total = self.grid[0] * self.grid[1] * self.grid[2]
+        lanes = -(-math.prod(self.block) // 32) * 32
+        total = math.prod(self.grid)
         if self.code.cooperative:
             return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
+        limit = min(
+            (RECURSIVE_LANES if self.code.recursive else CHUNK_LANES) // lanes,
+            CHUNK_BYTES // max(1, self.shared_size),
+            2 * CHUNK_BYTES // max(1, self.code.local_bytes * lanes),
+            TRACED_BLOCKS if traced else total,
+        )
         chunks: dict[Index3, Chunk] = {}
         found = []
         # A cluster is never cut.
         sides = self.cluster or (1, 1, 1)
-        together = sides[0] * sides[1] * sides[2]
+        together = math.prod(sides)
         grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])
         limit = max(1, limit // together)
         if sample is not None and sample < total:
@@ -110,26 +107,6 @@ class Plan:
             if extent not in chunks:
                 chunks[extent] = Chunk(self.grid, self.block, origin, extent)
             found.append((origin, chunks[extent]))
-        return found
-
-
-class Plans:
-    """The latest plans of a program."""
-
-    def __init__(self) -> None:
-        self._plans: OrderedDict[Key, Plan] = OrderedDict()
-
-    def plan(self, code: Code, *how: Any) -> Plan:
-        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
-        key = (code.name, *how)
-        found = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = Plan(code, *how)
-            if len(self._plans) > MOST_PLANS:
-                self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        if found.remembered > MOST_BYTES:
-            found.forget()
         return found
 
 
@@ -159,7 +136,7 @@ def sampled(grid: Index3, limit: int, count: int) -> Iterator[tuple[Index3, Inde
 
     They are about `count` blocks in all, and none twice.
     """
-    total = grid[0] * grid[1] * grid[2]
+    total = math.prod(grid)
     runs = max(1, min(SAMPLE_RUNS, count // SAMPLE_RUN))
     length = max(1, min(count // runs, limit))
     end = 0

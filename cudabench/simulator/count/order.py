@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from cudabench.simulator.count.lines import Layout
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.program.flow import closure
 
@@ -22,13 +21,16 @@ REPEATED = (TRIES, BRANCHES, TURNS)  # those that change how often instructions 
 class Ways:
     """What the code of a kernel says of where lanes go, each found when it is first asked for.
 
-    layout: where the lines of the PTX are.
+    first: of each line of the PTX the block in which it is first; again: (line, block) of the others. The copies of an
+    inlined function have the same lines.
     """
 
     def __init__(self, code: Code) -> None:
         self.code, self.blocks = code, code.blocks
         self.ops = [op for block in code.blocks for op in block.every]
-        self.layout = Layout.of(code.blocks)
+        self.first: dict[int, int] = {}
+        places = [(line, block.number) for block in code.blocks for line in block.lines]
+        self.again = [(line, number) for line, number in places if self.first.setdefault(line, number) != number]
         self._between: dict[int, frozenset[int]] = {}
 
     @cached_property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
-from cudabench.simulator.plan import Plans
+from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
@@ -58,7 +60,7 @@ class Program:
             if function.entry and function.body is not None
         }
         self._codes: dict[str, Code] = {}
-        self.plans = Plans()
+        self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         for variable in module.variables.values():
@@ -128,6 +130,13 @@ class Program:
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
+
+    def plan(self, kernel: str, *how: Any) -> Plan:
+        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
+        plan = self._plan(kernel, *how)
+        if plan.remembered > MOST_BYTES:
+            plan.forget()
+        return plan
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
