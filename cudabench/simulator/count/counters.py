@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from operator import sub
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,20 +59,19 @@ MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
 
+@dataclass(slots=True)
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "sent_to", "step", "steps")
-
-    def __init__(self, number: int, array: Place) -> None:
-        self.number, self.array = number, array
-        self.looks: dict[Look, list[int]] = {}  # requests, pieces, ideal
-        self.reloads = 0  # see `report.Access`
-        self.first: int | None = None  # the first address that was seen
-        self.last = 0
-        self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] | None = None  # those of a warp whose addresses the data say, and how often
-        self.sent_to: dict[int, int] = {}  # where its lanes went last
+    number: int
+    array: Place
+    looks: dict[Look, list[int]] = field(default_factory=dict)  # requests, pieces, ideal
+    reloads: int = 0  # see `report.Access`
+    first: int | None = None  # the first address that was seen
+    last: int = 0
+    step: int = 0  # bytes from an execution to the next, the least that was seen
+    steps: Counter[int] = field(default_factory=Counter)  # of a warp whose addresses the data say, and how often
+    sent_to: dict[int, int] = field(default_factory=dict)  # where its lanes went last
 
     @property
     def totals(self) -> list[int]:
@@ -92,29 +91,16 @@ class Row:
     def sent(self, row: Array, mask: Array | None) -> None:
         """Note where the data sent the lanes of the first warp, of addresses and lanes of a block or more: the step of
         an execution is that of most lanes, and the row's that of most executions."""
-        steps = self.steps
-        if steps is None:
-            steps = self.steps = Counter()
-        if steps.total() >= ENOUGH:
+        if self.steps.total() >= ENOUGH:
             return
-        if mask is None:
-            places = dict(enumerate(row[:LANES].tolist()))
-        else:
-            lanes = np.flatnonzero(mask[:LANES])
-            places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
-        if not places:
-            return
-        before = self.sent_to
-        if before.keys() == places.keys():
-            moved = list(map(sub, places.values(), before.values()))
-        else:
-            moved = [place - before[lane] for lane, place in places.items() if lane in before]
+        lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
+        places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
+        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
         if moved:
-            alike = moved.count(moved[0]) == len(moved)
-            steps[moved[0] if alike else Counter(moved).most_common(1)[0][0]] += 1
-            step, times = steps.most_common(1)[0]
-            self.step = step if 2 * times >= steps.total() else 0
-        self.sent_to = places
+            self.steps[moved.most_common(1)[0][0]] += 1
+            step, times = self.steps.most_common(1)[0]
+            self.step = step if 2 * times >= self.steps.total() else 0
+        self.sent_to = places or self.sent_to
 
 
 class Counters:
