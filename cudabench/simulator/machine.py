@@ -94,31 +94,19 @@ class Machine:
         self.tensor_maps = placed.maps  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
-        self.watch: Waits | None = None  # a look whether the launch ever ends
         self.next_look = min(FIRST, budget)  # the steps at which it begins
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
         self.spins = False  # whether lanes found that what they wait for is not over
-        self.asleep: set[int] = set()  # blocks of code at which lanes found so
-        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
         self.grid_barrier = grid_barrier  # the address of what a cooperative launch has
-        self.registers: list[Value] = []
-        self.mask: Array | None = None
-        self.keep: Container[int] = frozenset()
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
         self.local_bytes = 0  # of a thread, in use
-        self.stack = Stack(self.chunk)
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        self.exited: Array | None = None
         self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.ended_in_part`
         self.barriers = Barriers(self)
-        self.locks: Locks | None = None
-        self.releases: Releases | None = None
-        self.settles = False
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
@@ -228,9 +216,11 @@ class Machine:
     def start(self, chunk: Chunk) -> None:
         """Set registers and memories for a chunk."""
         self.chunk = chunk
-        registers = self.registers = list(self.code.initial)
+        self.mask: Array | None = None
+        self.keep: Container[int] = _NOTHING
+        self.registers: list[Value] = list(self.code.initial)
         for name, index in self.code.special.items():
-            registers[index] = special(self, name)
+            self.registers[index] = special(self, name)
         if self.shared_size:
             size = -(-self.shared_size // 16) * 16
             if self.shared is None or self.shared.shape != (chunk.blocks, size):
@@ -240,26 +230,27 @@ class Machine:
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
                 self.local_bytes = self.code.local_bytes
-        if self.code.calls:
-            self.stack = Stack(chunk)
+        self.stack: Stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
         self.releases = Releases(chunk) if self.code.waits else None
         # Whether accesses to shared memory that come again count and are checked as before.
-        apart = self.code.locks or self.code.proxies or self.code.waits
-        self.settles = self.trace is None and self.plan.cluster is None and not apart
+        unlike = self.code.locks or self.code.proxies or self.code.waits
+        self.settles = self.trace is None and self.plan.cluster is None and not unlike
         self.ready: dict[int, Array | None] = {0: chunk.root}
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
-        self.exited = self.watch = None
-        self.asleep.clear()
-        self.loose.clear()
-        self.held, self.turn = (), BURST
+        self.exited: Array | None = None
+        self.watch: Waits | None = None  # a look whether the launch ever ends
+        self.asleep: set[int] = set()  # blocks of code at which lanes found that what they wait for is not over
+        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
+        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
+        self.turn = BURST
         schedule = self.plan.schedule
         # The groups of blocks that take turns; None where all blocks of a chunk run in step.
         apart = self.code.meets and self.plan.cluster is None and chunk.blocks > 1
         self.turns = Turns(self, schedule, chunk) if schedule is not None and apart else None
         self.arrivals = clusters.Arrivals(chunk)
-        self.departures = Departures(self)
+        self.departures: Departures = Departures(self)
         self.proxies.start(chunk)
         self.cluster_races.start()
         self.barriers.start(chunk)

@@ -213,12 +213,8 @@ class Footprints:
         for slot in slots:
             region = self.space.slots[slot]
             seen = self.touched(slot, store)
-            inside = (sector - (region.base >> SECTOR_SHIFT)) if len(slots) == 1 else None
-            here: Array = slice(None)
-            if inside is None:
-                chosen = (sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT)
-                here, inside = np.flatnonzero(chosen), sector[chosen] - (region.base >> SECTOR_SHIFT)
-            rows = request[here] // chunk.warps
+            here = np.flatnonzero((sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT))
+            rows, inside = request[here] // chunk.warps, sector[here] - (region.base >> SECTOR_SHIFT)
             fresh = ~seen[rows, inside]
             seen[rows, inside] = True
             if store:

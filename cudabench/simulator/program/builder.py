@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
-from cudabench.simulator.program import debug_info, ptx
+from cudabench.simulator.program import debug_info, flow, ptx
 from cudabench.simulator.program.calls import (
     Calls,
     Frame,
@@ -38,17 +38,6 @@ from cudabench.simulator.program.code import (
     Refuse,
     Run,
     Unsupported,
-)
-from cudabench.simulator.program.flow import (
-    Slot,
-    cut_blocks,
-    find_live_registers,
-    find_slots,
-    mark_guesses,
-    only,
-    points_to,
-    reached,
-    watch_undefined,
 )
 from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
@@ -128,7 +117,7 @@ class Builder:
         self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.kept: list[debug_info.Variable] = []  # variables in local memory, of code with debug information
-        self.fixed: list[Slot] = []  # what such code keeps in local memory
+        self.fixed: list[flow.Slot] = []  # what such code keeps in local memory
         self.wandering = False  # whether a stack pointer goes where nobody follows it
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
@@ -382,13 +371,9 @@ class Builder:
 
         One ends where debug information says so; else where the next begins of those whose addresses are taken.
         """
-        begins = {one.start for one in self.kept}
-        edges = sorted({*self.local_starts, *begins, *self.slots_local.values(), self.local_bytes})
-        found = []
-        for start in self.local_starts:
-            ends = [one.end for one in self.kept if one.start == start]
-            found.append((start, max(ends) if ends else edges[edges.index(start) + 1]))
-        return found
+        ends = {one.start: one.end for one in sorted(self.kept)}
+        edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
+        return [(start, ends.get(start) or edges[edges.index(start) + 1]) for start in self.local_starts]
 
     def note_slot(self, ins: Instruction, op: Op) -> None:
         """Note what an instruction does with a stack pointer besides adding to it: code with debug information keeps
@@ -404,7 +389,7 @@ class Builder:
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 access = self.local_accesses[-1][0]
                 access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
-                self.fixed.append(Slot(op, place, access.size, stored))
+                self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
         made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
@@ -415,12 +400,9 @@ class Builder:
 
     def param_name(self, name: str) -> str | None:
         """Return the call-wide name of a .param variable, or None where the name is no such variable."""
-        found = self.frame.params.get(name)
-        if found is None:
-            local = self.frame.variables.get(name)
-            if local is not None and local.space == "param":
-                found = f"{name}{self.frame.suffix}"
-        return found
+        local = self.frame.variables.get(name)
+        own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
+        return self.frame.params.get(name, own)
 
     def slot(self, variable: str, offset: int, width: int) -> int:
         """Return the register for some bytes of a .param variable (width in bits)."""
@@ -440,24 +422,23 @@ class Builder:
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
-        symbols: dict[int, int] = {}
-        for (value, width), index in self.constants.items():
-            slot = value >> SLOT_BITS if width == 64 else 0
-            if slot in variables:  # other literals, -16 among them, are numbers
-                symbols[index] = 1 << (SYMBOL_BIT + slot)
+        pointers = ((value >> SLOT_BITS, index) for (value, width), index in self.constants.items() if width == 64)
+        # Other literals, -16 among them, are numbers.
+        symbols = {index: 1 << (SYMBOL_BIT + slot) for slot, index in pointers if slot in variables}
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        slots = {} if self.wandering else find_slots(self.fixed, self.local_arrays())
-        found = points_to(self.stream, len(self.widths), symbols, slots)
-        written, cached = reached(found, self.write_addresses), reached(found, (index for _, index in self.cached))
+        slots = {} if self.wandering else flow.find_slots(self.fixed, self.local_arrays())
+        found = flow.points_to(self.stream, len(self.widths), symbols, slots)
+        written = flow.reached(found, self.write_addresses)
+        cached = flow.reached(found, (index for _, index in self.cached))
         for access, index in self.cached:
             # No compiler reads through the read-only cache by itself where the kernel writes by the same pointer.
             if found[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
-        mark_guesses(self.stream, found, self.loads, self.swaps)
+        flow.mark_guesses(self.stream, found, self.loads, self.swaps)
         self.find_bounds(found)
-        blocks = cut_blocks(self.stream, self.kernel.location)
+        blocks = flow.cut_blocks(self.stream, self.kernel.location)
         order = arranged(blocks)
         for place, number in enumerate(functions_first(self, blocks, order) if entries else order):
             blocks[number].rank = place
@@ -473,10 +454,10 @@ class Builder:
         meets = self.orders or any(
             id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
         )
-        find_live_registers(blocks)
+        flow.find_live_registers(blocks)
         if entries:
             find_saved(self, blocks)
-        watch_undefined(blocks, self.initial)
+        flow.watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
         for block in blocks:
             block.runs = [op.run for op in block.ops if op.run is not None]
@@ -495,12 +476,12 @@ class Builder:
         variables = {one.start: one for one in self.kept}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
-            access.bounds = only(found[index], LOCAL_BIT, arrays)
+            access.bounds = flow.only(found[index], LOCAL_BIT, arrays)
             if access.bounds is not None:
                 access.variable = variables.get(access.bounds[0])
         arrays = [(start, start + size) for start, size in self.shared.values()]
         for access, index in self.shared_accesses:
-            access.shared_bounds = only(found[index], SHARED_BIT, arrays)
+            access.shared_bounds = flow.only(found[index], SHARED_BIT, arrays)
 
     def through_pointers(self, found: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local

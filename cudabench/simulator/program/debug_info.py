@@ -94,13 +94,14 @@ def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
     if location is None or not isinstance(location.value, list):
         return None
     try:
-        steps = {step.op_name: step.args for step in DWARFExprParser(die.cu.structs).parse_expr(location.value)}
+        steps = DWARFExprParser(die.cu.structs).parse_expr(location.value)
     except (KeyError, ELFParseError):  # not as known
         return None
-    number = steps["DW_OP_addr"][0] - _MARK if [*steps] in _FORMS else -1
+    arguments = {step.op_name: step.args for step in steps}
+    number = arguments["DW_OP_addr"][0] - _MARK if [step.op_name for step in steps] in _FORMS else -1
     if not 0 <= number < len(names):
         return None
-    return names[number], steps.get("DW_OP_plus_uconst", [0])[0], "DW_OP_deref" in steps
+    return names[number], arguments.get("DW_OP_plus_uconst", [0])[0], "DW_OP_deref" in arguments
 
 
 def _origin(die: DIE) -> DIE:
