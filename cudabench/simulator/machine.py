@@ -279,12 +279,16 @@ class Machine:
         while True:
             if turns is not None:
                 turns.step()
-            chosen = self.choose()
-            if chosen is None:
-                if self.ready or self.waiting or self.parked:
-                    continue
+            ready = self.ready
+            if len(ready) == 1 and not (self.waiting or self.parked or self.held or self.watch):
+                (number, mask), forced = ready.popitem(), False
+                self.keep = _NOTHING
+            elif (chosen := self.choose()) is not None:
+                number, mask, forced = chosen
+            elif ready or self.waiting or self.parked:
+                continue
+            else:
                 break
-            number, mask, forced = chosen
             if kept is not None and kept.bytes > MOST_BYTES:
                 kept.forget()
             block = blocks[number]
@@ -292,7 +296,7 @@ class Machine:
             self._warps = -1
             if ran is not None:
                 ran(number, mask)
-            if block.ops and block.ops[0].kind == "collective" and mask is not chunk.root:
+            if mask is not chunk.root and block.ops and block.ops[0].kind == "collective":
                 missing = members.missing(self, block.ops[0])
                 if missing is not None:
                     if not forced:
@@ -323,10 +327,13 @@ class Machine:
                 self.spins = False
                 self.asleep.add(number)
             end = block.terminator
-            yes, no = (False, mask) if end is None else self.split(end, mask)
+            if end is None:
+                self.arrive(number + 1, mask)
+                continue
+            yes, no = self.split(end, mask)
             if no is not False:
                 self.arrive(number + 1, no)
-            if end is not None and yes is not False:
+            if yes is not False:
                 ways[end.kind](end, number, yes, no)
         self.shared_races.finish()
         self.global_races.finish()
@@ -338,7 +345,8 @@ class Machine:
 
         None where lanes at a barrier were let go on, or none are left.
         """
-        ready, waiting, parked, rank = self.ready, self.waiting, self.parked, self.ranks.__getitem__
+        ready, waiting, parked = self.ready, self.waiting, self.parked
+        rank = self.ranks.__getitem__
         if not ready:
             if not waiting:
                 if parked:
@@ -351,18 +359,21 @@ class Machine:
         awake: Collection[int] = () if self.watch is None else self.watch.turn()
         if len(ready) == 1 and not waiting and not parked and not self.held:
             self.keep = _NOTHING
-            return (*ready.popitem(), False)
+            number, mask = ready.popitem()
+            return number, mask, False
         self.turn += 1
         # Lanes that spin on a lock must not starve the lane that holds it.
         late = self.turn % FAIRNESS < BURST
-        stuck = not late and not awake and ready.keys() <= self.asleep
+        stuck = bool(self.asleep) and not late and not awake and ready.keys() <= self.asleep
         if stuck:
             self.asleep.clear()
         if stuck or self.turn % FAIRNESS == 0:
             members.reconsider(self)
             if parked and self.barriers.release(spinning=True):
                 return None  # what they spin on may be for a block at a barrier to write
-        number = max(ready, key=rank) if late else min(awake or ready.keys() - self.asleep or ready, key=rank)
+        if self.asleep and not awake:
+            awake = ready.keys() - self.asleep
+        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
         mask = ready.pop(number)
         if number in self.loose:
             self.loose.discard(number)
