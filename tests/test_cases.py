@@ -144,7 +144,7 @@ def test_padding_of_float(block: tuple[int, int], pad: int) -> None:
 @given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([4, 8]))
 def test_padding_frees_powers_of_two(bx: int, by: int, itemsize: int) -> None:
     """Every power-of-two block of whole warps is free of conflicts with the padding chosen."""
-    from cudabench.simulator.count.banks import ideal_wavefronts, wavefronts
+    from cudabench.simulator.count.banks import both
 
     threads = np.arange(bx * by)
     if threads.size % 32:
@@ -153,7 +153,8 @@ def test_padding_frees_powers_of_two(bx: int, by: int, itemsize: int) -> None:
     pad = transpose.padding((bx, by, 1), itemsize)
     for element in (threads, threads % by * bx + threads // by):
         addresses = ((element + element // row * pad) * itemsize).reshape(-1, 32)
-        assert (wavefronts(addresses, itemsize) == ideal_wavefronts(addresses, itemsize)).all()
+        taken, ideal = both(addresses, itemsize)
+        assert (taken == ideal).all()
 
 
 # A user's file -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from cudabench.simulator.count.footprint import Footprint, Touch
 from cudabench.simulator.errors import (
     BudgetExceeded,
     KernelAssert,
@@ -17,10 +16,21 @@ from cudabench.simulator.errors import (
 )
 from cudabench.simulator.heap import HEAP_BYTES, Leak
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
-from cudabench.simulator.program.arguments import Parameter, Placed, Rows, Struct
+from cudabench.simulator.program.arguments import Placed, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
-from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Imbalance, Report, merge
+from cudabench.simulator.report import (
+    Access,
+    Branch,
+    Contended,
+    Executed,
+    Footprint,
+    Hazard,
+    Imbalance,
+    Report,
+    Touch,
+    merge,
+)
 from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
 
@@ -40,7 +50,6 @@ __all__ = [
     "KernelTrap",
     "LaunchError",
     "Leak",
-    "Parameter",
     "Placed",
     "Program",
     "PtxError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row
-from cudabench.simulator.count.footprint import Footprint, Footprints
+from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
@@ -36,7 +36,7 @@ from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
+from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern, collected
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Index3, Key
 from cudabench.symbols import plain_name
@@ -187,7 +187,7 @@ def run(
     barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
+    plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
@@ -236,63 +236,36 @@ def _report(machine: Machine, recorder: Recorder | None) -> Report:
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
-    code = machine.code
-    lines = executed_lines(code.blocks, machine.plan.layout, executed, _turns(machine), machine.detours)
+    code, counters = machine.code, machine.counters
+    more = [*counters.turns.items(), *machine.detours.items()]
+    lines = executed_lines(machine.plan.ways, executed, more)
+    contended = []
+    for number, (contention, returns) in sorted(machine.contention.items(), key=itemgetter(0)):
+        location = code.accesses[number].location
+        file = code.files.get(location.file, "")
+        contended.append(Contended(file, location.line, location.ptx_line, returns, *contention.hottest()))
+    footprint = None
+    if counters.footprints is not None:
+        counted = {key: row.totals for key, row in counters.rows.items()}
+        footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
     return Report(
         machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.records(True),
-        {code.name: lines}, branches(code, executed, machine.plan),
-        tuple(_contended(machine, number) for number in sorted(machine.contention)), _footprint(machine),
+        {code.name: lines}, branches(code, executed, machine.plan.ways),
+        tuple(contended), footprint,
         None if machine.shares is None else machine.shares.imbalance(machine.grid),
     )  # fmt: skip
 
 
-def _turns(machine: Machine) -> dict[int, list[int]]:
-    """Return by PTX line how often warps went through the loops of atomics, and with how many lanes."""
-    found: dict[int, list[int]] = {}
-    for number, (turns, waiting) in machine.counters.turns.items():
-        line = found.setdefault(machine.code.accesses[number].location.ptx_line, [0, 0])
-        line[0] += turns
-        line[1] += waiting
-    return found
-
-
-def _footprint(machine: Machine) -> Footprint | None:
-    """Return which memory the launch touched, where somebody asked for it."""
-    footprints = machine.counters.footprints
-    if footprints is None:
-        return None
-    counted: dict[tuple[int, object], tuple[int, int]] = {}
-    for key, row in machine.counters.rows.items():
-        requests, pieces = (sum(look[place] for look in row.looks.values()) for place in (0, 1))
-        counted[key] = requests, pieces
-    return footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
-
-
-def _contended(machine: Machine, number: int) -> Contended:
-    """Return how often an atomic on global memory met others."""
-    contention, returns = machine.contention[number]
-    location = machine.code.accesses[number].location
-    file = machine.code.files.get(location.file, "")
-    return Contended(file, location.line, location.ptx_line, returns, *contention.hottest())
-
-
 def _accesses(machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
-    found: dict[tuple[Any, ...], Access] = {}
-    told = machine.plan.told
-    for place, row in machine.counters.rows.items():
+    told, rows = machine.plan.told, machine.counters.rows
+    for place, row in rows.items():
         state = _state(machine, row)
-        before = None if state is None else told.get(place)
-        if before is not None and before[0] == state:
-            _, access, key = before
-        else:
-            access = _access(machine, row)
-            key = access.key
-            if state is not None:
-                told[place] = state, access, key
-        have = found.get(key)  # of another copy of an inlined function
-        found[key] = access if have is None else have.plus(access)
+        if state is None or place not in told or told[place][0] != state:
+            told[place] = state, _access(machine, row)
+    # Copies of an inlined function have one key.
+    found = collected((told[place][1] for place in rows), attrgetter("key"))
     for number, (line, issued) in machine.counters.issued.items():
         away = machine.counters.merged[number]
         leads = (key for key, access in found.items() if access.instruction == line)
@@ -319,12 +292,12 @@ def _shared_variables(machine: Machine) -> tuple[tuple[str, int, int], ...]:
 
 def _access(machine: Machine, row: Row) -> Access:
     """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
-    code, plan = machine.code, machine.plan
+    code, ways = machine.code, machine.plan.ways
     location, space, op, size, what = code.accesses[row.number]
     line = location.ptx_line
     issued = machine.counters.issued.get(row.number, (0, size))[1]
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    requests, pieces, ideal = (sum(map(itemgetter(place), patterns)) for place in (1, 2, 3))
+    requests, pieces, ideal = row.totals
     slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
     regions = [machine.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
     array, start, nbytes = None, 0, 0
@@ -333,10 +306,9 @@ def _access(machine: Machine, row: Row) -> Access:
         start, nbytes = regions[0].base, regions[0].size
     elif slots and space == "shared" and code.shared_names:
         array, start, nbytes = _shared_variables(machine)[slots[0]]
-    least = start if row.first is None else row.first
-    if row.first is None and (lowest := next(iter(row.looks)).least) is not None:
-        least = lowest
-    inexact = plan.undecided.get(line) or (order.TURNS if row.reloads else None)
+    places = (row.first, next(iter(row.looks)).least, start)
+    least = next(place for place in places if place is not None)
+    inexact = ways.undecided.get(line) or (order.TURNS if row.reloads else None)
     inexact = inexact or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
     inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
     shared = space in ("shared", "constant")
@@ -345,5 +317,5 @@ def _access(machine: Machine, row: Row) -> Access:
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
         kernel=code.name, column=location.column, instruction=line, array=array, array_bytes=nbytes, start=start,
         patterns=patterns, first=least, step=row.step, what=what, reloads=row.reloads, aggregated=issued == ONE_LANE,
-        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in plan.led_by_data,
+        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data,
     )  # fmt: skip

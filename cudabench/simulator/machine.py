@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Container, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +32,7 @@ from cudabench.simulator.check.stale import StaleReads
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters
-from cudabench.simulator.count.requests import active, active_lanes, active_warps
+from cudabench.simulator.count.requests import active
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
@@ -47,6 +49,7 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
 FAIRNESS, BURST = 4096, 64
+_NOTHING: frozenset[int] = frozenset()
 _EVERYTHING = range(1 << 62)  # registers: a guarded instruction keeps the old value of the lanes that skip it
 MOST_KEPT = 4096  # sets of waiting blocks whose registers are remembered
 
@@ -91,31 +94,19 @@ class Machine:
         self.tensor_maps = placed.maps  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
-        self.watch: Waits | None = None  # a look whether the launch ever ends
         self.next_look = min(FIRST, budget)  # the steps at which it begins
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
         self.spins = False  # whether lanes found that what they wait for is not over
-        self.asleep: set[int] = set()  # blocks of code at which lanes found so
-        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
         self.grid_barrier = grid_barrier  # the address of what a cooperative launch has
-        self.registers: list[Value] = []
-        self.mask: Array | None = None
-        self.keep: Container[int] = frozenset()
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
         self.local_bytes = 0  # of a thread, in use
-        self.stack = Stack(self.chunk)
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        self.exited: Array | None = None
         self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.examine`
         self.barriers = Barriers(self)
-        self.locks: Locks | None = None
-        self.releases: Releases | None = None
-        self.settles = False
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
@@ -155,23 +146,22 @@ class Machine:
     def warps(self) -> int:
         """The number of warps with an active lane."""
         if self._warps < 0:
-            self._warps = active_warps(self.mask, self.chunk)
+            self._warps = active(self.mask, self.chunk)[0]
         return self._warps
 
     def detour(self, line: int, called: Array, zero: Array) -> None:
         """Note which lanes call the subroutine of a division or root, and of those the ones whose operand is zero."""
-        active = self.chunk.root if self.mask is None else self.mask
+        running = self.chunk.root if self.mask is None else self.mask
         others = ~called
-        if active is not None:
-            called, others = called & active, others & active
-        lanes, taking = active_lanes(called, self.chunk), active_warps(called, self.chunk)
-        if not lanes:
-            return
-        zero = called & zero
-        self.detours[line] = self.detours.get(line, Executed()).plus(
-            taken=lanes, taking=taking, parted=taking + active_warps(others, self.chunk) - self.warps,
-            zero_lanes=active_lanes(zero, self.chunk), zero_warps=active_warps(zero, self.chunk),
-        )  # fmt: skip
+        if running is not None:
+            called, others = called & running, others & running
+        taking, lanes = active(called, self.chunk)
+        if lanes:
+            zero_warps, zero_lanes = active(called & zero, self.chunk)
+            self.detours[line] = self.detours.get(line, Executed()).plus(
+                taken=lanes, taking=taking, parted=taking + active(others, self.chunk)[0] - self.warps,
+                zero_lanes=zero_lanes, zero_warps=zero_warps,
+            )  # fmt: skip
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
@@ -209,10 +199,9 @@ class Machine:
 
     def run(self) -> None:
         """Run all blocks of the grid."""
-        total = self.plan.blocks
-        done = 0
+        total, done = self.plan.blocks, 0
+        whole = total == math.prod(self.grid)  # no sample of the grid
         with np.errstate(all="ignore"):
-            whole = total == self.grid[0] * self.grid[1] * self.grid[2]  # no sample of the grid
             for origin, chunk in self.plan.chunks:
                 chunk.origin = origin
                 self.last_chunk = whole and done + chunk.blocks == total
@@ -225,9 +214,11 @@ class Machine:
     def start(self, chunk: Chunk) -> None:
         """Set registers and memories for a chunk."""
         self.chunk = chunk
-        registers = self.registers = list(self.code.initial)
+        self.mask: Array | None = None
+        self.keep: Container[int] = _NOTHING
+        self.registers: list[Value] = list(self.code.initial)
         for name, index in self.code.special.items():
-            registers[index] = special(self, name)
+            self.registers[index] = special(self, name)
         if self.shared_size:
             size = -(-self.shared_size // 16) * 16
             if self.shared is None or self.shared.shape != (chunk.blocks, size):
@@ -237,15 +228,27 @@ class Machine:
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
                 self.local_bytes = self.code.local_bytes
-        if self.code.calls:
-            self.stack = Stack(chunk)
+        self.stack: Stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
         self.releases = Releases(chunk) if self.code.waits else None
         # Whether accesses to shared memory that come again count and are checked as before.
-        self.settles = self.trace is None and self.plan.cluster is None
-        self.settles = self.settles and not (self.code.locks or self.code.proxies or self.code.waits)
+        unlike = self.code.locks or self.code.proxies or self.code.waits
+        self.settles = self.trace is None and self.plan.cluster is None and not unlike
+        self.ready: dict[int, Array | None] = {0: chunk.root}
+        self.waiting: dict[int, Array | None] = {}
+        self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
+        self.exited: Array | None = None
+        self.watch: Waits | None = None  # a look whether the launch ever ends
+        self.asleep: set[int] = set()  # blocks of code at which lanes found that what they wait for is not over
+        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
+        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
+        self.turn = BURST
+        schedule = self.plan.schedule
+        # The groups of blocks that take turns; None where all blocks of a chunk run in step.
+        apart = self.code.meets and self.plan.cluster is None and chunk.blocks > 1
+        self.turns = Turns(self, schedule, chunk) if schedule is not None and apart else None
         self.arrivals = clusters.Arrivals(chunk)
-        self.departures = Departures(self)
+        self.departures: Departures = Departures(self)
         self.proxies.start(chunk)
         self.cluster_races.start()
         self.barriers.start(chunk)
@@ -260,17 +263,7 @@ class Machine:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
         blocks, executed = self.code.blocks, self.executed
-        ready: dict[int, Array | None] = {0: chunk.root}
-        waiting: dict[int, Array | None] = {}
-        parked: list[tuple[int, Array | None, Op, Barrier]] = []
-        self.exited = None
-        self.asleep.clear()
-        self.loose.clear()
-        self.watch = None
-        self.ready, self.waiting, self.parked = ready, waiting, parked
-        turns = self.groups(chunk)
-        self.turn = BURST
-        nothing: frozenset[int] = frozenset()
+        turns = self.turns
         kept = chunk.masks
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
@@ -278,23 +271,22 @@ class Machine:
         shares = self.shares
         ran = self.barriers.ran if self.barriers.any else None
         ways = {
-            "exit": self.exit, "barrier": self.barrier, "call": self.call, "return": self.go_back,
-            "table": self.branch_table,
+            "branch": self.branch, "exit": self.exit, "barrier": self.barrier, "call": self.call,
+            "return": self.go_back, "table": self.branch_table,
         }  # fmt: skip
         while True:
             if turns is not None:
                 turns.step()
-            if len(ready) == 1 and not waiting and not parked and not self.held and self.watch is None:
-                number, mask = ready.popitem()
-                self.keep = nothing
-                forced = False
-            else:
-                chosen = self.choose()
-                if chosen is None:
-                    if ready or waiting or parked:
-                        continue
-                    break
+            ready = self.ready
+            if len(ready) == 1 and not (self.waiting or self.parked or self.held or self.watch):
+                (number, mask), forced = ready.popitem(), False
+                self.keep = _NOTHING
+            elif (chosen := self.choose()) is not None:
                 number, mask, forced = chosen
+            elif ready or self.waiting or self.parked:
+                continue
+            else:
+                break
             if kept is not None and kept.bytes > MOST_BYTES:
                 kept.forget()
             block = blocks[number]
@@ -302,11 +294,11 @@ class Machine:
             self._warps = -1
             if ran is not None:
                 ran(number, mask)
-            if block.ops and block.ops[0].kind == "collective" and mask is not chunk.root:
+            if mask is not chunk.root and block.ops and block.ops[0].kind == "collective":
                 missing = members.missing(self, block.ops[0])
                 if missing is not None:
                     if not forced:
-                        waiting[number] = mask
+                        self.waiting[number] = mask
                         continue
                     self.hazards.elsewhere_in_mask(self, block.ops[0], missing)
             weight = block.weight
@@ -336,14 +328,11 @@ class Machine:
             if end is None:
                 self.arrive(number + 1, mask)
                 continue
-            if end.kind == "branch":
-                self.branch(end, number, mask)
-                continue
             yes, no = self.split(end, mask)
             if no is not False:
                 self.arrive(number + 1, no)
             if yes is not False:
-                ways[end.kind](end, number, yes)
+                ways[end.kind](end, number, yes, no)
         self.shared_races.finish()
         self.global_races.barrier()
         self.cluster_races.barrier()
@@ -354,7 +343,8 @@ class Machine:
 
         None where lanes at a barrier were let go on, or none are left.
         """
-        ready, waiting, parked, rank = self.ready, self.waiting, self.parked, self.ranks.__getitem__
+        ready, waiting, parked = self.ready, self.waiting, self.parked
+        rank = self.ranks.__getitem__
         if not ready:
             if not waiting:
                 if parked:
@@ -366,24 +356,22 @@ class Machine:
             return number, mask, True
         awake: Collection[int] = () if self.watch is None else self.watch.turn()
         if len(ready) == 1 and not waiting and not parked and not self.held:
-            self.keep = frozenset()
-            return (*ready.popitem(), False)
+            self.keep = _NOTHING
+            number, mask = ready.popitem()
+            return number, mask, False
         self.turn += 1
         # Lanes that spin on a lock must not starve the lane that holds it.
         late = self.turn % FAIRNESS < BURST
-        if self.turn % FAIRNESS == 0:
+        stuck = bool(self.asleep) and not late and not awake and ready.keys() <= self.asleep
+        if stuck:
+            self.asleep.clear()
+        if stuck or self.turn % FAIRNESS == 0:
             members.reconsider(self)
             if parked and self.barriers.release(spinning=True):
                 return None  # what they spin on may be for a block at a barrier to write
-        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
-        if self.asleep and not late and not awake:
+        if self.asleep and not awake:
             awake = ready.keys() - self.asleep
-            if not awake:
-                self.asleep.clear()
-                members.reconsider(self)
-                if parked and self.barriers.release(spinning=True):
-                    return None
-            number = min(awake or ready, key=rank)
+        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
         mask = ready.pop(number)
         if number in self.loose:
             self.loose.discard(number)
@@ -392,32 +380,17 @@ class Machine:
         self.keep = self.others()
         return number, mask, False
 
-    def groups(self, chunk: Chunk) -> Turns | None:
-        """Return the groups of blocks that take turns; None where all blocks of a chunk run in step."""
-        self.held = ()
-        schedule = self.plan.schedule
-        if schedule is None or not self.code.meets or self.plan.cluster is not None or chunk.blocks == 1:
-            return None
-        return Turns(self, schedule, chunk)
-
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""
         kept = self.plan.kept
-        key = (*self.ready, -1, *self.waiting, -1, *[entry[0] for entry in self.parked], *self.held)
+        key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.held))
         found = kept.get(key)
         if found is None:
             if len(kept) > MOST_KEPT:
                 kept.clear()
-            numbers = frozenset(key)
-            found = kept.get(numbers)
-            if found is None:
-                live = 0
-                for number in numbers:
-                    if number >= 0:
-                        live |= self.code.blocks[number].live
-                bits = bin(live)[:1:-1]  # from the lowest on
-                found = kept[numbers] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
-            kept[key] = found
+            live = reduce(or_, (self.code.blocks[number].live for number in key if number >= 0), 0)
+            bits = bin(live)[:1:-1]  # from the lowest on
+            found = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
         return found
 
     def guarded(self, block: Block) -> None:
@@ -469,31 +442,24 @@ class Machine:
         kept = self.chunk.masks
         return parted(~guard if op.inverted else guard, mask) if kept is None else kept.parts(guard, op.inverted, mask)
 
-    def branch(self, op: Op, number: int, mask: Array | None) -> None:
-        """Send lanes to a branch's target or past it."""
-        yes, no = self.split(op, mask)
-        if yes is not False:
-            times = self.executed[number]
-            taking, taken = active(yes, self.chunk)
-            times[2] += taken
-            if no is not False:
-                warps = taking + active_warps(no, self.chunk) - self.warps
-                times[3] += warps
-                self.part(op, WARP if warps else 0, yes, no)
-            times[4] += taking
-            self.arrive(op.targets[0], yes)
-        if no is not False:
-            self.arrive(number + 1, no)
-
-    def part(self, op: Op, scope: int, yes: Any, no: Any) -> None:
-        """Note that a condition parts lanes: those of a warp, or of a block where any block has lanes of both kinds."""
+    def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
+        """Send lanes to a branch's target; no: those that went past it."""
+        times = self.executed[number]
+        taking, taken = active(yes, self.chunk)
+        times[2] += taken
+        times[4] += taking
+        self.arrive(op.targets[0], yes)
+        if no is False:
+            return
+        warps = taking + active(no, self.chunk)[0] - self.warps
+        times[3] += warps
         place = op.line.file, op.line.line
-        if scope == WARP:
+        if warps:
             self.parted[place] = WARP
         elif place not in self.parted and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
             self.parted[place] = BLOCK
 
-    def branch_table(self, op: Op, number: int, yes: Array | None) -> None:
+    def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes through a branch table."""
         choice = self.registers[op.selector]
         if type(choice) is Affine and choice.coefficients is None:
@@ -512,26 +478,26 @@ class Machine:
                 rows += went.any(axis=1)
                 self.arrive(target, lanes)
         times = self.executed[number]
-        times[2] += active_lanes(yes, self.chunk)
+        times[2] += active(yes, self.chunk)[1]
         times[3] += int(np.count_nonzero(ways > 1))
         if (ways > 1).any() or (rows > 1).any():
             self.parted[op.line.file, op.line.line] = WARP if (ways > 1).any() else BLOCK
 
-    def go_back(self, op: Op, number: int, mask: Array | None) -> None:
+    def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes behind the calls of the function that they leave."""
-        for following, lanes in self.stack.ways(self, mask):
+        for following, lanes in self.stack.ways(self, yes):
             self.arrive(following, lanes)
 
-    def call(self, op: Op, number: int, mask: Array | None) -> None:
+    def call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes into a function, by its address where the call has one."""
         site = op.site
         assert site is not None
         if op.selector < 0:
-            self.arrive(op.targets[0], mask)
+            self.arrive(op.targets[0], yes)
             return
         choice = self.registers[op.selector]
         if type(choice) is Affine and choice.coefficients is None and choice.base in site.addresses:
-            self.arrive(op.targets[site.addresses.index(choice.base)], mask)
+            self.arrive(op.targets[site.addresses.index(choice.base)], yes)
             return
         addresses = broadcast(as_array(choice, UNSIGNED[64], self.chunk), self.chunk.shape)
         rest = self.lanes()
@@ -543,7 +509,7 @@ class Machine:
         if rest.any():
             self.stack.lost(self, op.line, rest, addresses)
 
-    def exit(self, op: Op, number: int, yes: Array | None) -> None:
+    def exit(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """End lanes."""
         if op.run is not None:
             self.mask, self._warps = yes, -1
@@ -553,7 +519,7 @@ class Machine:
         gone = np.ones((1, 1), dtype=bool) if yes is None else yes
         self.exited = gone if self.exited is None else self.exited | gone
 
-    def barrier(self, op: Op, number: int, yes: Array | None) -> None:
+    def barrier(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
         assert op.barrier is not None
         if isinstance(op.barrier, clusters.ClusterBarrier):
@@ -581,14 +547,14 @@ class Machine:
 
     def examine(self, block: Block, number: int, mask: Array | None) -> None:
         """Stop a launch that ran through its budget of steps or time; see whether another ever ends."""
-        if self.steps > self.budget or time.monotonic() > self.deadline:
-            line = block.every[0].line
-            place = f"{self.code.files.get(line.file, '')}:{line.line}"
-            if self.steps > self.budget:
-                raise BudgetExceeded(
-                    f"kernel {self.code.name} was stopped after {self.budget} instructions at {place}: it seems to run "
-                    "forever; if it is only long, use a smaller size."
-                )
+        line = block.every[0].line
+        place = f"{self.code.files.get(line.file, '')}:{line.line}"
+        if self.steps > self.budget:
+            raise BudgetExceeded(
+                f"kernel {self.code.name} was stopped after {self.budget} instructions at {place}: it seems to run "
+                "forever; if it is only long, use a smaller size."
+            )
+        if time.monotonic() > self.deadline:
             raise BudgetExceeded(
                 f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout (or --budget) "
                 "or use a smaller size if it is only long."

@@ -7,16 +7,13 @@ it depends on what lies in memory.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
-from cudabench.simulator.count import order
-from cudabench.simulator.count.branches import between, post_dominators
 from cudabench.simulator.count.counters import Counted, Place
-from cudabench.simulator.count.lines import Layout
-from cudabench.simulator.program.code import Block, Code
+from cudabench.simulator.count.order import Ways
+from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -42,8 +39,8 @@ class Plan:
     pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
-    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last, its
-    record and that one's key. remembered: about the bytes of all that.
+    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last,
+    and its record. remembered: about the bytes of all that.
     """
 
     def __init__(
@@ -55,7 +52,7 @@ class Plan:
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
-        self._between: dict[int, frozenset[int]] = {}
+        self.ways = Ways(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic or dynamic_shared else static
@@ -66,59 +63,16 @@ class Plan:
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
 
-    @cached_property
-    def layout(self) -> Layout:
-        """Where the lines of the PTX are."""
-        return Layout.of(self.code.blocks)
-
-    @cached_property
-    def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
-        """The blocks that end in a branch with a choice, with its file and line."""
-        found = []
-        for block in self.code.blocks:
-            end = block.terminator
-            if end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
-                found.append((block, (self.code.files.get(end.line.file, ""), end.line.line)))
-        return tuple(found)
-
-    @cached_property
-    def led_by_data(self) -> frozenset[int]:
-        """The lines of the PTX whose address comes from what was read from memory."""
-        return order.led_by_data(self.code)
-
-    @cached_property
-    def decided_by_data(self) -> frozenset[int]:
-        """The blocks behind which what was read from memory says where lanes go, see `count.order`."""
-        return order.decided_by_data(self.code)
-
-    @cached_property
-    def undecided(self) -> dict[int, str]:
-        """The lines of the PTX whose counts depend on the order of atomics, and by what."""
-        return order.open_lines(self.code)
-
-    @cached_property
-    def post_dominators(self) -> list[int]:
-        """For each block of code, as bits, the blocks that every way from it to the end passes."""
-        return post_dominators(self.code.blocks)
-
-    def between(self, block: Block) -> frozenset[int]:
-        """Return the blocks on the ways from a branch to where all of them meet."""
-        found = self._between.get(block.number)
-        if found is None:
-            found = frozenset(between(self.code.blocks, block, self.post_dominators[block.number]))
-            self._between[block.number] = found
-        return found
-
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
         self.patterns: dict[Key, Counted] = {}
         self.seen: dict[tuple[int, Place], list[Any]] = {}
         self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
         self.tries: dict[int, list[int]] = {}
-        self.kept: dict[tuple[int, ...] | frozenset[int], frozenset[int]] = {}
+        self.kept: dict[frozenset[int], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}
-        self.told: dict[tuple[int, Place], tuple[Key, Access, Key]] = {}
+        self.told: dict[tuple[int, Place], tuple[Key | None, Access]] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
         for _, chunk in self.chunks:
@@ -126,24 +80,21 @@ class Plan:
                 chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
-        lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
-        limit = max(1, CHUNK_LANES // lanes)
-        if self.shared_size:
-            limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
-        if self.code.local_bytes:
-            limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
-        if self.code.recursive:
-            limit = max(1, min(limit, RECURSIVE_LANES // lanes))
-        if traced:
-            limit = max(1, min(limit, TRACED_BLOCKS))
-        total = self.grid[0] * self.grid[1] * self.grid[2]
+        lanes = -(-math.prod(self.block) // 32) * 32
+        total = math.prod(self.grid)
         if self.code.cooperative:
             return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
+        limit = min(
+            (RECURSIVE_LANES if self.code.recursive else CHUNK_LANES) // lanes,
+            CHUNK_BYTES // max(1, self.shared_size),
+            2 * CHUNK_BYTES // max(1, self.code.local_bytes * lanes),
+            TRACED_BLOCKS if traced else total,
+        )
         chunks: dict[Index3, Chunk] = {}
         found = []
         # A cluster is never cut.
         sides = self.cluster or (1, 1, 1)
-        together = sides[0] * sides[1] * sides[2]
+        together = math.prod(sides)
         grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])
         limit = max(1, limit // together)
         if sample is not None and sample < total:
@@ -156,26 +107,6 @@ class Plan:
             if extent not in chunks:
                 chunks[extent] = Chunk(self.grid, self.block, origin, extent)
             found.append((origin, chunks[extent]))
-        return found
-
-
-class Plans:
-    """The latest plans of a program."""
-
-    def __init__(self) -> None:
-        self._plans: OrderedDict[Key, Plan] = OrderedDict()
-
-    def plan(self, code: Code, *how: Any) -> Plan:
-        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
-        key = (code.name, *how)
-        found = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = Plan(code, *how)
-            if len(self._plans) > MOST_PLANS:
-                self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        if found.remembered > MOST_BYTES:
-            found.forget()
         return found
 
 
@@ -205,7 +136,7 @@ def sampled(grid: Index3, limit: int, count: int) -> Iterator[tuple[Index3, Inde
 
     They are about `count` blocks in all, and none twice.
     """
-    total = grid[0] * grid[1] * grid[2]
+    total = math.prod(grid)
     runs = max(1, min(SAMPLE_RUNS, count // SAMPLE_RUN))
     length = max(1, min(count // runs, limit))
     end = 0

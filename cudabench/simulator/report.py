@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from operator import add
+from operator import add, attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from cudabench.simulator.count.footprint import Footprint
 from cudabench.simulator.count.patterns import Pattern
 
 Index = tuple[int, int, int]
+Record = TypeVar("Record", "PatternCount", "Access", "Hazard", "Branch", "Touch", "Footprint")
 
 
 class PatternCount(NamedTuple):
@@ -25,6 +25,10 @@ class PatternCount(NamedTuple):
     pieces: int
     ideal: int
     example: tuple[int | None, ...]
+
+    def plus(self, other: PatternCount) -> PatternCount:
+        """Return the sum, with the example of the first."""
+        return added(self, other, _PIECES)
 
 
 class Access(NamedTuple):
@@ -81,42 +85,28 @@ class Access(NamedTuple):
 
     def times(self, factor: float) -> Access:
         """Return the counts of so many times as many requests, rounded."""
-        counts = {name: count for name in _COUNTS if (count := getattr(self, name)) is not None}
-        patterns = (
-            each._replace(
-                requests=round(each.requests * factor),
-                pieces=round(each.pieces * factor),
-                ideal=round(each.ideal * factor),
-            )
-            for each in self.patterns
-        )
-        grown = {name: round(count * factor) for name, count in counts.items()}
-        return self._replace(patterns=tuple(patterns), **grown)
+
+        def grown(record: Record, names: Iterable[str]) -> Record:
+            counts = ((name, getattr(record, name)) for name in names)
+            more: dict[str, Any] = {name: round(count * factor) for name, count in counts if count is not None}
+            return record._replace(**more)
+
+        return grown(self, _COUNTS)._replace(patterns=tuple(grown(each, _PIECES) for each in self.patterns))
 
     def plus(self, other: Access) -> Access:
         """Return the sum of two launches' accesses with one key."""
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _COUNTS}
-        sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
         patterns = by_pattern((*self.patterns, *other.patterns))
-        return self._replace(patterns=patterns, step=self.step or other.step, **sums)
+        return added(self, other, _COUNTS)._replace(patterns=patterns, step=self.step or other.step)
 
 
+_PIECES = ("requests", "pieces", "ideal")
 _COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads")
 
 
 def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
     """Return one count for each pattern, the most frequent first."""
-    if len(counts) == 1:
-        return (counts[0],)
-    found: dict[Pattern, list[Any]] = {}
-    for each in counts:
-        have = found.get(each.pattern)
-        if have is None:
-            found[each.pattern] = list(each)
-        else:
-            for at in (1, 2, 3):
-                have[at] += each[at]
-    return tuple(sorted(map(PatternCount._make, found.values()), key=lambda each: -each.requests))
+    found = collected(counts, attrgetter("pattern"))
+    return tuple(sorted(found.values(), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):
@@ -142,7 +132,7 @@ class Hazard(NamedTuple):
 
     def plus(self, other: Hazard) -> Hazard:
         """Return the first of two with the count of both."""
-        return self._replace(count=self.count + other.count)
+        return added(self, other, ("count",))
 
 
 class Executed(NamedTuple):
@@ -197,8 +187,8 @@ class Branch(NamedTuple):
 
     def plus(self, other: Branch) -> Branch:
         """Return the sum of two launches' records of one line."""
-        told = self.loop or other.loop, self.by_data or other.by_data
-        return Branch._make((*self[:2], *map(add, self[2:8], other[2:8]), *told))
+        sums = added(self, other, Branch._fields[2:8])
+        return sums._replace(loop=self.loop or other.loop, by_data=self.by_data or other.by_data)
 
 
 class Imbalance(NamedTuple):
@@ -234,6 +224,64 @@ class Contended(NamedTuple):
     returns: bool
     hottest: int | None
     blocks: int | None
+
+
+class Touch(NamedTuple):
+    """What one instruction does to the memory behind the L1 cache, summed over the launch.
+
+    instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
+    requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched before, of a store
+    that it had not written; missing: requests that are the first with such a sector. partial: sectors of a store's
+    requests that it does not fill.
+    """
+
+    instruction: int
+    op: str
+    array: str
+    bytes: int
+    requests: float
+    sectors: float
+    turns: float
+    fresh: float
+    missing: float
+    partial: float
+
+    def plus(self, other: Touch) -> Touch:
+        """Return the sum of two launches' records of one instruction and array."""
+        return added(self, other, Touch._fields[4:])
+
+
+class Footprint(NamedTuple):
+    """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
+
+    blocks: of the grid; ran: those simulated; followed: those that were followed one by one. parts: blocks and
+    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last. constants:
+    lines of constants that had to be fetched.
+    """
+
+    touches: tuple[Touch, ...]
+    read: dict[str, int]
+    written: dict[str, int]
+    sizes: dict[str, int]
+    blocks: int
+    ran: int
+    followed: int
+    parts: tuple[tuple[int, int], ...] = ()
+    constants: float = 0.0
+
+    def plus(self, other: Footprint) -> Footprint:
+        """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
+
+        def sums(mine: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+            return {name: mine.get(name, 0) + others.get(name, 0) for name in {**mine, **others}}
+
+        return added(self, other, ("blocks", "ran", "followed", "constants"))._replace(
+            touches=tuple(collected((*self.touches, *other.touches), lambda touch: touch[:4]).values()),
+            read=sums(self.read, other.read),
+            written=sums(self.written, other.written),
+            sizes={**self.sizes, **other.sizes},
+            parts=other.parts or self.parts,
+        )
 
 
 class Report(NamedTuple):
@@ -298,13 +346,23 @@ def merge(reports: Iterable[Report]) -> Report:
     )
 
 
-Counts = TypeVar("Counts", Access, Branch, Hazard)
-
-
-def together(several: Iterable[Iterable[Counts]]) -> tuple[Counts, ...]:
+def together(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
     """Return one record for all with the same key, in the order of the keys."""
-    found: dict[tuple[Any, ...], Counts] = {}
-    for record in chain.from_iterable(several):
-        have = found.get(record.key)
-        found[record.key] = record if have is None else have.plus(record)
+    found = collected(chain.from_iterable(several), attrgetter("key"))
     return tuple(found[key] for key in sorted(found))
+
+
+def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, Record]:
+    """Return the sum of the records with one key, by the keys, as they first come."""
+    found: dict[Any, Record] = {}
+    for record in records:
+        have = found.get(own := key(record))
+        found[own] = record if have is None else have.plus(record)
+    return found
+
+
+def added(record: Record, other: Record, names: Iterable[str]) -> Record:
+    """Return a record with the sums of some of its fields and another's; of None nothing is known."""
+    pairs = {name: (getattr(record, name), getattr(other, name)) for name in names}
+    sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+    return record._replace(**sums)

@@ -116,28 +116,17 @@ class Turns:
         machine = self.machine
         # Accesses of two groups are in no order in which the checks of one interval could take them.
         machine.end_interval()
-        mine = self.mine()
-        if mine.ready or mine.waiting or mine.parked:
-            self.rest.append(mine)
+        if machine.ready or machine.waiting or machine.parked:
+            self.rest.append(Group(machine.ready, machine.waiting, machine.parked, machine.loose, self.last))
         if self.rest:
             self.take(self.rest.pop(0))
-
-    def mine(self) -> Group:
-        """Return the group in hand."""
-        machine = self.machine
-        return Group({**machine.ready}, {**machine.waiting}, [*machine.parked], {*machine.loose}, self.last)
 
     def take(self, group: Group) -> None:
         """Take a group in hand."""
         machine = self.machine
-        for now, new in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
-            now.clear()
-            now.update(new)
-        machine.parked[:] = group.parked
-        machine.loose.clear()
-        machine.loose.update(group.loose)
+        machine.ready, machine.waiting, machine.parked, machine.loose, self.last = group
         machine.asleep.clear()
-        self.last, self.since = group.last, machine.steps
+        self.since = machine.steps
         machine.held = tuple(
             number for one in self.rest for number in (*one.ready, *one.waiting, *(place for place, *_ in one.parked))
         )
@@ -160,15 +149,16 @@ class Turns:
 
     def join(self) -> None:
         """Put the lanes of all groups together."""
-        whole = self.mine()
+        machine = self.machine
         for one in self.rest:
-            for mine, others in ((whole.ready, one.ready), (whole.waiting, one.waiting)):
+            for mine, others in ((machine.ready, one.ready), (machine.waiting, one.waiting)):
                 for number, mask in others.items():
-                    mine[number] = self.machine.union(mask, mine[number]) if number in mine else mask
-            whole.parked.extend(one.parked)
-            whole.loose.update(one.loose)
+                    mine[number] = machine.union(mask, mine[number]) if number in mine else mask
+            machine.parked.extend(one.parked)
+            machine.loose.update(one.loose)
         self.rest, self.apart = [], False
-        self.take(whole)
+        machine.asleep.clear()
+        machine.held, self.since = (), machine.steps
 
 
 def among(entries: Lanes, lanes: Array) -> Lanes:

@@ -24,8 +24,7 @@ from cudabench.system import interrupts
 T = TypeVar("T")
 
 FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
-_LENGTHS = 8  # bytes of a length in what a forked process hands back
-_ALIGNED = 64
+_ALIGNED = 64  # bytes, to which what a forked process hands back begins
 # Bounds the memory before the command starts, so that what it starts at once is bounded, too.
 LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
 UNKNOWN_MEMORY = 16 << 30  # bytes, where the system does not tell
@@ -192,22 +191,17 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
 
 
 def _pack(value: Any, file: int) -> None:
-    """Write a value: the number of its buffers, the length of the pickle and of each buffer, then all of them."""
+    """Write a value: the lengths of its pickle and of each of its buffers, then all of them."""
     import pickle
 
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    views = [buffer.raw() for buffer in buffers]
-    lengths = [len(views), len(head), *(view.nbytes for view in views)]
-    at = 0
-    start = b"".join(length.to_bytes(_LENGTHS, "little") for length in lengths)
-    pieces: list[Any] = [start, head, *views]
-    for piece in pieces:
-        view: Any = memoryview(piece)
-        written = 0
-        while written < view.nbytes:
-            written += os.pwrite(file, view[written:], at + written)
-        at = _next(at + view.nbytes)
+    pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    with open(file, "wb", closefd=False) as stream:
+        pickle.dump([piece.nbytes for piece in pieces], stream)
+        for piece in pieces:
+            stream.seek(_next(stream.tell()))
+            stream.write(piece)
 
 
 def _unpacked(file: int, status: int) -> Any:
@@ -216,17 +210,16 @@ def _unpacked(file: int, status: int) -> Any:
 
     if ended := os.waitstatus_to_exitcode(status):
         raise TooMuch(ended)
-    content = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_PRIVATE)
-    whole = memoryview(content)
-
-    def length(index: int) -> int:
-        return int.from_bytes(whole[index * _LENGTHS : (index + 1) * _LENGTHS], "little")
-
-    count = length(0)
-    at, pieces = _next((2 + count) * _LENGTHS), []
-    for index in range(1, 2 + count):
-        pieces.append(whole[at : at + length(index)])
-        at = _next(at + length(index))
+    whole = memoryview(mmap.mmap(file, 0, mmap.MAP_PRIVATE))
+    with open(file, "rb", closefd=False) as stream:
+        stream.seek(0)
+        lengths = pickle.load(stream)
+        at = stream.tell()
+    pieces = []
+    for length in lengths:
+        at = _next(at)
+        pieces.append(whole[at : at + length])
+        at += length
     good, value = pickle.loads(pieces[0], buffers=pieces[1:])
     if not good:
         raise value

@@ -51,58 +51,29 @@ class Place:
     descriptor: int | None = None
 
 
-class Named:
-    """The files that a command line names: those that it reads, and those that an option is to replace.
-
-    None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the source.
-    """
-
-    def __init__(self) -> None:
-        self._read: dict[Path, Path] = {}
-        self._replaced: dict[Path, tuple[str, Path]] = {}
-
-    def reads(self, path: str | Path) -> None:
-        """Note a file that is about to be read. Raises UsageError where an option is to replace it."""
-        file = Path(os.path.realpath(path))
-        if file in self._replaced and file not in self._read:
-            raise self._both(*self._replaced[file])
-        self._read[file] = Path(path)
-
-    def replaces(self, option: str, path: Path, file: Path) -> None:
-        """Note a file that an option is to replace. Raises UsageError where it is read, or another option's too."""
-        if file in self._read and file not in self._replaced:
-            raise self._both(option, path)
-        other, _ = self._replaced.setdefault(file, (option, path))
-        if other != option:
-            raise UsageError(f"{option} {_short(path)} is the file that {other} writes too: name another file.")
-
-    def names(self) -> set[str]:
-        """Return the names, without their folders, of the files that options are to replace."""
-        return {file.name for file in self._replaced}
-
-    def written(self, file: Path) -> None:
-        """Note a file that is written from now on, and may be read back."""
-        if file in self._replaced:
-            self._read[file] = file
-
-    @staticmethod
-    def _both(option: str, path: Path) -> UsageError:
-        return UsageError(f"{option} {_short(path)} would replace a file that this command reads: name another file.")
-
-
-_named: Named | None = None
+# What paths on the command line lead to: the files that it reads, and by file the option that is to replace it, with
+# its path. None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the
+# source. A program that calls cudabench has no command line, and may do as it likes.
+_read: set[Path] = set()
+_replaced: dict[Path, tuple[str, Path]] = {}
+_in_command = False
 
 
 def begin_command() -> None:
     """Forget the files of the command line before; from here on those of one are kept apart."""
-    global _named
-    _named = Named()
+    global _in_command
+    _in_command = True
+    _read.clear()
+    _replaced.clear()
 
 
 def note_read(path: str | Path) -> None:
     """Note a file that a command line reads. Raises UsageError where one of its options is to replace it."""
-    if _named is not None:
-        _named.reads(path)
+    if _in_command:
+        file = Path(os.path.realpath(path))
+        if file in _replaced and file not in _read:
+            raise _both(*_replaced[file])
+        _read.add(file)
 
 
 def note_shards(folder: Path, names: Iterable[str]) -> None:
@@ -110,15 +81,23 @@ def note_shards(folder: Path, names: Iterable[str]) -> None:
 
     Raises UsageError where an option is to replace one.
     """
-    if _named is not None:
-        for name in _named.names().intersection(names):
-            _named.reads(folder / name)
+    for name in {file.name for file in _replaced}.intersection(names):
+        note_read(folder / name)
 
 
 def note_taken_up(path: Path) -> None:
     """Note a file that a command line goes on with: what it holds is read, and written again with more."""
-    if _named is not None:
-        _named.written(Path(os.path.realpath(path)))
+    _written(Path(os.path.realpath(path)))
+
+
+def _written(file: Path) -> None:
+    """Note a file that is written from now on, and may be read back."""
+    if file in _replaced:
+        _read.add(file)
+
+
+def _both(option: str, path: Path) -> UsageError:
+    return UsageError(f"{option} {_short(path)} would replace a file that this command reads: name another file.")
 
 
 def is_file(path: Path) -> bool:
@@ -153,8 +132,12 @@ def check_target(path: Path, option: str = "--json") -> None:
         raise CudabenchError(f"{label}: the folder {_short(shown)} does not exist; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CudabenchError(f"{label}: no permission to write in {_short(folder)}; name another folder.")
-    if _named is not None:
-        _named.replaces(option, path, place.file)
+    if _in_command:
+        if place.file in _read and place.file not in _replaced:
+            raise _both(option, path)
+        other, _ = _replaced.setdefault(place.file, (option, path))
+        if other != option:
+            raise UsageError(f"{option} {_short(path)} is the file that {other} writes too: name another file.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -182,8 +165,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     try:
         if place.file is not None:
             _replace(place.file, fill)
-            if _named is not None:
-                _named.written(place.file)
+            _written(place.file)
             return
         # Neither a pipe nor a device can be sought in, which writers of arrays and pictures want.
         whole = io.BytesIO()
@@ -194,10 +176,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
 
 
 def _replace(target: Path, fill: Fill) -> None:
-    try:
-        before: os.stat_result | None = target.lstat()
-    except FileNotFoundError:
-        before = None
+    before = target.lstat() if os.path.lexists(target) else None
     if before is not None and stat.S_ISDIR(before.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if before is not None and not stat.S_ISREG(before.st_mode):
@@ -233,13 +212,10 @@ def _place(path: Path, label: str) -> Place:
         number = descriptor(path)
         if number is not None:
             return Place(descriptor=number)
-        try:
-            mode = os.stat(path).st_mode
-        except FileNotFoundError:
-            return Place(file=Path(os.path.realpath(path)))
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            return Place(file=Path(os.path.realpath(path)))
-        return Place()
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+                return Place()
+        return Place(file=Path(os.path.realpath(path)))
     except OSError as error:
         raise _unwritable(label, error) from error
 

@@ -53,13 +53,11 @@ def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load:
     return both(addresses, width, mask, load=load)[0]
 
 
-def ideal_wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
-    """Return the wavefronts of the same distinct words without any conflict: ceil(words / 32), at least 1."""
-    return both(addresses, width, mask)[1]
-
-
 def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
-    """Return (wavefronts, ideal wavefronts) in one go; arguments as for `wavefronts`."""
+    """Return (wavefronts, ideal wavefronts) in one go; arguments as for `wavefronts`.
+
+    The ideal is that of the same distinct words without any conflict: ceil(words / 32), at least 1.
+    """
     addresses = np.asarray(addresses)
     shape = addresses.shape[:-1]
     addresses = addresses.reshape(-1, 32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from operator import sub
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from cudabench.simulator.count.patterns import (
 from cudabench.simulator.count.requests import (
     LANES,
     Steps,
-    active_lanes,
+    active,
     distinct,
     repeats,
     rows_of,
@@ -39,6 +39,7 @@ from cudabench.simulator.count.requests import (
     spread,
     thread_steps,
 )
+from cudabench.simulator.report import Executed
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
 
 if TYPE_CHECKING:
@@ -58,20 +59,24 @@ MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
 
+@dataclass(slots=True)
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "sent_to", "step", "steps")
+    number: int
+    array: Place
+    looks: dict[Look, list[int]] = field(default_factory=dict)  # requests, pieces, ideal
+    reloads: int = 0  # see `report.Access`
+    first: int | None = None  # the first address that was seen
+    last: int = 0
+    step: int = 0  # bytes from an execution to the next, the least that was seen
+    steps: Counter[int] = field(default_factory=Counter)  # of a warp whose addresses the data say, and how often
+    sent_to: dict[int, int] = field(default_factory=dict)  # where its lanes went last
 
-    def __init__(self, number: int, array: Place) -> None:
-        self.number, self.array = number, array
-        self.looks: dict[Look, list[int]] = {}  # requests, pieces, ideal
-        self.reloads = 0  # see `report.Access`
-        self.first: int | None = None  # the first address that was seen
-        self.last = 0
-        self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] | None = None  # those of a warp whose addresses the data say, and how often
-        self.sent_to: dict[int, int] = {}  # where its lanes went last
+    @property
+    def totals(self) -> list[int]:
+        """Requests, pieces and ideal pieces in all."""
+        return [*map(sum, zip(*self.looks.values(), strict=True))]
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -86,29 +91,16 @@ class Row:
     def sent(self, row: Array, mask: Array | None) -> None:
         """Note where the data sent the lanes of the first warp, of addresses and lanes of a block or more: the step of
         an execution is that of most lanes, and the row's that of most executions."""
-        steps = self.steps
-        if steps is None:
-            steps = self.steps = Counter()
-        if steps.total() >= ENOUGH:
+        if self.steps.total() >= ENOUGH:
             return
-        if mask is None:
-            places = dict(enumerate(row[:LANES].tolist()))
-        else:
-            lanes = np.flatnonzero(mask[:LANES])
-            places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
-        if not places:
-            return
-        before = self.sent_to
-        if before.keys() == places.keys():
-            moved = list(map(sub, places.values(), before.values()))
-        else:
-            moved = [place - before[lane] for lane, place in places.items() if lane in before]
+        lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
+        places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
+        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
         if moved:
-            alike = moved.count(moved[0]) == len(moved)
-            steps[moved[0] if alike else Counter(moved).most_common(1)[0][0]] += 1
-            step, times = steps.most_common(1)[0]
-            self.step = step if 2 * times >= steps.total() else 0
-        self.sent_to = places
+            self.steps[moved.most_common(1)[0][0]] += 1
+            step, times = self.steps.most_common(1)[0]
+            self.step = step if 2 * times >= self.steps.total() else 0
+        self.sent_to = places or self.sent_to
 
 
 class Counters:
@@ -125,7 +117,7 @@ class Counters:
         self.merged = [0] * len(plan.code.accesses)
         self.patterns, self.seen = plan.patterns, plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
-        self.turns: dict[int, list[int]] = {}  # of atomics that are loops: turns, lanes that wait
+        self.turns: dict[int, Executed] = {}  # by PTX line, of atomics that are loops: turns, lanes that wait
         self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
         self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
@@ -148,11 +140,14 @@ class Counters:
             counts[2] += ideal
         return row
 
-    def due(self, number: int, array: Place) -> bool:
-        """Return whether to look at an execution whose addresses are not linear: the first ones, then ever fewer."""
+    def latest(self, number: int, array: Place, find: Callable[[], Look], always: bool = False) -> Look:
+        """Return the pattern of an execution, looked at in the first ones and then in ever fewer; else the last one."""
         seen = self.seen.setdefault((number, array), [0, UNKNOWN])
         seen[0] += 1
-        return seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1)
+        if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
+            seen[1] = find()
+        found: Look = seen[1]
+        return found
 
     def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
         """Return the sectors of global accesses, counted by the distinct residues modulo a line of the blocks' part.
@@ -213,13 +208,12 @@ class Counters:
                 return
             if mask.shape[0] == 1:
                 some, straight = broadcast(mask, (1, chunk.threads)), address
-                if self.due(number, array):
-                    self.seen[number, array][1] = self.linear_look(address, base, size, chunk, some)
+                seen = self.latest(number, array, lambda: self.linear_look(straight, base, size, chunk, some))
                 pieces, ideal = recalled(
                     told("blocks", address, base, size, mask, chunk),
                     chunk, lambda: self.linear(straight, base, size, chunk, some),
                 )  # fmt: skip
-                self.add(number, warps, pieces, ideal, array, self.seen[number, array][1]).went(base)
+                self.add(number, warps, pieces, ideal, array, seen).went(base)
                 return
             linear = address
             address = address.array(chunk, INT64) + offset
@@ -258,10 +252,11 @@ class Counters:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""
         if mask is None or mask is chunk.root:
             return BROADCAST
-        if self.due(number, array):
-            self.seen[number, array][1] = ONE_PLACE[min(32, max(1, round(active_lanes(mask, chunk) / max(warps, 1))))]
-        found: Look = self.seen[number, array][1]
-        return found
+
+        def find() -> Look:
+            return ONE_PLACE[min(32, max(1, round(active(mask, chunk)[1] / max(warps, 1))))]
+
+        return self.latest(number, array, find)
 
     def one_place(
         self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
@@ -276,15 +271,15 @@ class Counters:
         always: bool = False,
     ) -> Look:  # fmt: skip
         """Return the pattern of addresses (blocks, threads): their own where they are due, else that of the last."""
-        if self.due(number, array) or always:
-            lanes = rows.reshape(-1, 32)
-            if mask is not None:
-                mask = mask.reshape(-1, 32)
-                on = np.flatnonzero(mask.any(axis=1))
-                lanes, mask = lanes[on], mask[on]
-            self.seen[number, array][1] = look(lanes, mask, size, axes)
-        found: Look = self.seen[number, array][1]
-        return found
+
+        def find() -> Look:
+            if mask is None:
+                return look(rows.reshape(-1, 32), None, size, axes)
+            lanes = mask.reshape(-1, 32)
+            on = np.flatnonzero(lanes.any(axis=1))
+            return look(rows.reshape(-1, 32)[on], lanes[on], size, axes)
+
+        return self.latest(number, array, find, always)
 
     def variable(self, address: Affine | Array, offset: int, mask: Array | None, chunk: Chunk) -> int:
         """Return the number of the shared variable that the first active lane addresses."""
@@ -408,9 +403,9 @@ class Counters:
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
         if cost.turns:
             row.reloads += cost.reloads * times
-            waiting = self.turns.setdefault(number, [0, 0])
-            waiting[0] += cost.turns * times
-            waiting[1] += cost.waiting * times
+            line = self.plan.code.accesses[number].location.ptx_line
+            more = Executed(turns=cost.turns * times, waiting=cost.waiting * times)
+            self.turns[line] = more.plus(*self.turns.get(line, ()))
 
     def cluster(
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
@@ -450,7 +445,7 @@ class Counters:
             self.one_place(number, array, mask, warps, chunk)
             return
         if address.shape[1] == 1:
-            self.one_place(number, array, mask, warps, chunk, active_lanes(mask, chunk))
+            self.one_place(number, array, mask, warps, chunk, active(mask, chunk)[1])
             return
         rows, mask, times = spread(address, mask, chunk)
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))

@@ -23,13 +23,16 @@ multiprocessor has for them (`ConstantLines`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.count.banks import BANKS, WORD
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
 from cudabench.simulator.count.requests import changes
+from cudabench.simulator.report import Footprint, Touch
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
@@ -42,74 +45,6 @@ CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # lines of 64 KiB, the most constants that a kernel indexes
 LOOKED_AT = 64  # requests of a step, and steps, that are looked at
-
-
-class Touch(NamedTuple):
-    """What one instruction does to the memory behind the L1 cache, summed over the launch.
-
-    instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
-    requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched before, of a store
-    that it had not written; missing: requests that are the first with such a sector. partial: sectors of a store's
-    requests that it does not fill.
-    """
-
-    instruction: int
-    op: str
-    array: str
-    bytes: int
-    requests: float
-    sectors: float
-    turns: float
-    fresh: float
-    missing: float
-    partial: float
-
-
-class Footprint(NamedTuple):
-    """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
-
-    blocks: of the grid; ran: those simulated; followed: those that were followed one by one. parts: blocks and
-    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last. constants:
-    lines of constants that had to be fetched.
-    """
-
-    touches: tuple[Touch, ...]
-    read: dict[str, int]
-    written: dict[str, int]
-    sizes: dict[str, int]
-    blocks: int
-    ran: int
-    followed: int
-    parts: tuple[tuple[int, int], ...] = ()
-    constants: float = 0.0
-
-    def plus(self, other: Footprint) -> Footprint:
-        """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
-        touches: dict[tuple[object, ...], Touch] = {}
-        for touch in (*self.touches, *other.touches):
-            have = touches.get(touch[:4])
-            touches[touch[:4]] = (
-                touch if have is None else Touch(*touch[:4], *(x + y for x, y in zip(have[4:], touch[4:], strict=True)))
-            )
-
-        def sums(mine: dict[str, int], others: dict[str, int]) -> dict[str, int]:
-            return {name: mine.get(name, 0) + others.get(name, 0) for name in (*mine, *(set(others) - set(mine)))}
-
-        return Footprint(
-            tuple(touches.values()), sums(self.read, other.read), sums(self.written, other.written),
-            {**self.sizes, **other.sizes}, self.blocks + other.blocks, self.ran + other.ran,
-            self.followed + other.followed, other.parts or self.parts, self.constants + other.constants,
-        )  # fmt: skip
-
-
-class _Sums:
-    """What was seen of one instruction on one array, in the blocks that were followed."""
-
-    __slots__ = ("fresh", "missing", "partial", "requests", "sectors", "turns")
-
-    def __init__(self) -> None:
-        self.requests = self.sectors = self.fresh = self.missing = self.partial = 0
-        self.turns = 0.0
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
@@ -184,7 +119,8 @@ class Footprints:
         """`blocks`: how many will run."""
         self.space, self.accesses = space, accesses
         self.marks: dict[tuple[int, bool], Array] = {}
-        self.sums: dict[tuple[int, object], _Sums] = {}
+        # Of one instruction on one array, in the blocks that were followed.
+        self.sums: dict[tuple[int, object], dict[str, float]] = {}
         self.stride = max(1, -(-blocks // FOLLOWED))
         self.before = 0  # blocks of earlier chunks
         self.chosen: Array = np.empty(0, INT64)
@@ -252,7 +188,7 @@ class Footprints:
         active = on.reshape(-1, 32).any(axis=1)
         if not active.any():
             return
-        sums = self.sums.setdefault((number, where), _Sums())
+        sums = self.sums.setdefault((number, where), defaultdict(float))
         block, lane = np.nonzero(on)
         places = self.rows(whole, shape)[on]
         request = block * chunk.warps + (lane >> 5)
@@ -268,29 +204,25 @@ class Footprints:
         request, sector = request[starts], sector[starts]
         wide = max(1, size // SECTOR)
         line = sector >> (LINE_SHIFT - SECTOR_SHIFT)
-        sums.requests += int(active.sum())
-        sums.sectors += len(sector) * wide
+        sums["requests"] += int(active.sum())
+        sums["sectors"] += len(sector) * wide
         lines = np.add.reduceat(changes(line, request), np.flatnonzero(changes(request)))
-        sums.turns += float(np.maximum(turns, lines / LINES_AT_A_TIME).sum())
+        sums["turns"] += float(np.maximum(turns, lines / LINES_AT_A_TIME).sum())
         if store:
-            sums.partial += int((lengths * size < SECTOR).sum())
+            sums["partial"] += int((lengths * size < SECTOR).sum())
         for slot in slots:
             region = self.space.slots[slot]
             seen = self.touched(slot, store)
-            inside = (sector - (region.base >> SECTOR_SHIFT)) if len(slots) == 1 else None
-            here: Array = slice(None)
-            if inside is None:
-                chosen = (sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT)
-                here, inside = np.flatnonzero(chosen), sector[chosen] - (region.base >> SECTOR_SHIFT)
-            rows = request[here] // chunk.warps
+            here = np.flatnonzero((sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT))
+            rows, inside = request[here] // chunk.warps, sector[here] - (region.base >> SECTOR_SHIFT)
             fresh = ~seen[rows, inside]
             seen[rows, inside] = True
             if store:
                 self.touched(slot, False)[rows, inside] = True
             # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
-            sums.fresh += len(keys) * wide
-            sums.missing += len(different(request[here][fresh][first_of]))
+            sums["fresh"] += len(keys) * wide
+            sums["missing"] += len(different(request[here][fresh][first_of]))
 
     def touched(self, slot: int, written: bool) -> Array:
         """Return which sectors of an array each followed block has touched, or written."""
@@ -305,13 +237,11 @@ class Footprints:
         part = array[self.chosen] if array.shape[0] > 1 else array
         return np.broadcast_to(part, shape)
 
-    def footprint(
-        self, counted: dict[tuple[int, object], tuple[int, int]], blocks: int, instructions: int
-    ) -> Footprint:
-        """Return what was found; counted: requests and sectors of all blocks that ran, by instruction and array;
-        instructions: of warps, of all."""
+    def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
+        """Return what was found; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
+        array; instructions: of warps, of all."""
         touches = []
-        for (number, where), (requests, sectors) in sorted(
+        for (number, where), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
         ):
             sums = self.sums.get((number, where))
@@ -319,17 +249,16 @@ class Footprints:
             if access.space != "global" or where == -1:
                 continue
             slot = where[0] if isinstance(where, tuple) else where
-            assert isinstance(slot, int)
-            per_request = requests / sums.requests if sums and sums.requests else 0.0
-            per_sector = sectors / sums.sectors if sums and sums.sectors else 0.0
+            per_request = requests / sums["requests"] if sums else 0.0
+            per_sector = sectors / sums["sectors"] if sums else 0.0
             touches.append(
                 Touch(
                     access.location.ptx_line, access.kind, self.space.slots[slot].name, access.size, requests, sectors,
                     # Of instructions that no followed block came to, the least that can be.
-                    sums.turns * per_request if sums else requests,
-                    sums.fresh * per_sector if sums else 0,
-                    sums.missing * per_request if sums else 0,
-                    sums.partial * per_sector if sums else 0,
+                    sums["turns"] * per_request if sums else requests,
+                    sums["fresh"] * per_sector if sums else 0,
+                    sums["missing"] * per_request if sums else 0,
+                    sums["partial"] * per_sector if sums else 0,
                 )
             )  # fmt: skip
 

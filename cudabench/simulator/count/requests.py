@@ -27,35 +27,14 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
     if mask is None:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
     kept = chunk.masks
-    if kept is None:
-        return _warps(mask, chunk), _lanes(mask, chunk)
-    found = kept.counts.get(id(mask))
+    found = None if kept is None else kept.counts.get(id(mask))
     if found is None:
-        found = _warps(mask, chunk), _lanes(mask, chunk)
-        if id(mask) in kept.names:
+        times = chunk.blocks if mask.shape[0] == 1 else 1
+        lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
+        found = lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
+        if kept is not None and id(mask) in kept.names:
             kept.counts[id(mask)] = found
     return found
-
-
-def active_warps(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of warps of the chunk with an active lane."""
-    return active(mask, chunk)[0] if mask is None or chunk.masks is not None else _warps(mask, chunk)
-
-
-def active_lanes(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of active lanes of the chunk."""
-    return active(mask, chunk)[1] if mask is None or chunk.masks is not None else _lanes(mask, chunk)
-
-
-def _warps(mask: Array, chunk: Chunk) -> int:
-    if mask.shape[1] == 1:
-        return int(np.count_nonzero(mask)) * chunk.warps * (chunk.blocks if mask.shape[0] == 1 else 1)
-    count = int(np.count_nonzero(warp_bits(mask)[0]))
-    return count * chunk.blocks if mask.shape[0] == 1 else count
-
-
-def _lanes(mask: Array, chunk: Chunk) -> int:
-    return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
 def changes(first: Array, *others: Array) -> Array:

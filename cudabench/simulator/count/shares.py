@@ -81,8 +81,7 @@ class Shares:
         beyond = self.table[:, busiest] - self.table[:, working].mean(axis=1)
         lines: Counter[tuple[str, int]] = Counter()
         for block in self.code.blocks:
-            ops = [*block.ops, *([block.terminator] if block.terminator else [])]
-            for op in ops:
-                lines[self.code.files.get(op.line.file, ""), op.line.line] += beyond[block.number] / len(ops)
+            for op in block.every:
+                lines[self.code.files.get(op.line.file, ""), op.line.line] += beyond[block.number] / block.weight
         place, instructions = lines.most_common(1)[0]
         return place, float(instructions) / float(beyond.sum())

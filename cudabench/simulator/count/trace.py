@@ -87,11 +87,8 @@ class Recorder:
         watch: tuple[int, int] | None = None,
     ) -> None:
         self.space, self.watch = space, watch
-        self.arguments: list[tuple[int, int, int]] = []
-        for place, value in enumerate(arguments):
-            if isinstance(value, np.ndarray):
-                start = addresses[id(value)]
-                self.arguments.append((start, start + value.nbytes, place))
+        places = ((place, value) for place, value in enumerate(arguments) if isinstance(value, np.ndarray))
+        self.arguments = [(addresses[id(value)], value.nbytes, place) for place, value in places]
         self.events: list[GlobalEvent] = []
         self.requests: list[SharedRequest] = []
         self.complete = True
@@ -125,7 +122,8 @@ class Recorder:
     ) -> None:
         """Record what one warp does: byte addresses and active lanes, (32,) or (1,)."""
         chunk, location = machine.chunk, access.location
-        file = machine.code.files.get(location.file, "")
+        what = machine.code.files.get(location.file, ""), location.line, access.kind, access.size
+        where = location.ptx_line, self.order
         places = np.broadcast_to(address, (32,)).tolist()
         index = chunk.block_index(block)
         threads = tuple(chunk.thread_index(32 * warp + lane) for lane in range(32))
@@ -134,12 +132,7 @@ class Recorder:
                 self.complete = False
                 return
             wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
-            self.requests.append(
-                SharedRequest(
-                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line,
-                    self.order,
-                )
-            )  # fmt: skip
+            self.requests.append(SharedRequest(*what, wanted, index, warp, threads, *where))
             return
         self.times[location.ptx_line] += 1
         if self.watch is not None and self.times[location.ptx_line] > FEW:
@@ -150,17 +143,12 @@ class Recorder:
                 self.complete = False
                 return
             argument, offset = self.owner(places[lane])
-            self.events.append(
-                GlobalEvent(
-                    file, location.line, access.kind, access.size, index, threads[lane], argument, offset,
-                    location.ptx_line, self.order,
-                )
-            )  # fmt: skip
+            self.events.append(GlobalEvent(*what, index, threads[lane], argument, offset, *where))
 
     def owner(self, address: int) -> tuple[int, int]:
         """Return (argument number, byte offset) of an address."""
-        for start, end, place in self.arguments:
-            if start <= address < end:
+        for start, nbytes, place in self.arguments:
+            if start <= address < start + nbytes:
                 return place, address - start
         region = self.space.nearest(address)
         return -1, address - region.base if region is not None else address

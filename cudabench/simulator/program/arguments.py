@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,15 +21,6 @@ _FORMATS = {
     "u8": "B", "s8": "b", "b8": "B", "u16": "H", "s16": "h", "b16": "H", "u32": "I", "s32": "i", "b32": "I",
     "u64": "Q", "s64": "q", "b64": "Q", "f16": "e", "f32": "f", "f64": "d",
 }  # fmt: skip
-
-
-class Parameter(NamedTuple):
-    """A parameter of a kernel: its PTX name and type (`b8` for a struct by value), size and alignment in bytes."""
-
-    name: str
-    type: str
-    size: int
-    align: int
 
 
 class Struct(NamedTuple):
@@ -161,46 +151,27 @@ def place_arrays(
     """
     extents = []
     for rank, (name, array) in enumerate((*beside, *arrays) if beside else arrays):
-        flags = array.flags
-        if not flags.c_contiguous:
+        if not array.flags.c_contiguous:
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
         # Of two names for one array that of an argument stands.
-        start = array.__array_interface__["data"][0]
-        extents.append((start, -array.nbytes, rank < len(beside), rank, name, array, flags.writeable))
-    extents.sort()  # the ranks differ
-    wholes: list[_Whole] = []
+        extents.append((array.__array_interface__["data"][0], -array.nbytes, rank < len(beside), rank, name, array))
+    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # an array that lies in no other, what lies in it
     end = 0
-    for start, size, _, rank, name, array, writable in extents:
+    for extent in sorted(extents):  # the ranks differ
+        start, size, *_ = extent
         if size and wholes and start - size <= end:
-            whole = wholes[-1]
-            whole.rank = min(whole.rank, rank)
-            whole.writable = whole.writable or writable
-            whole.parts.append((id(array), start))
+            wholes[-1].append(extent)
         else:
-            wholes.append(_Whole(rank, start, name, array, writable))
+            wholes.append([extent])
             end = start - size
-    wholes.sort(key=attrgetter("rank"))
+    wholes.sort(key=lambda whole: min(rank for _, _, _, rank, _, _ in whole))
     addresses: dict[int, int] = {}
     for whole in wholes:
-        array = whole.array
+        first, _, _, _, name, array = whole[0]
         data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-        region = space.place(whole.name, data, whole.writable)
+        region = space.place(name, data, any(part.flags.writeable for *_, part in whole))
         region.element, region.shape = array.dtype.itemsize, array.shape
-        base = addresses[id(array)] = region.base
-        for part, start in whole.parts:
-            addresses[part] = base + start - whole.start
+        addresses.update((id(part), region.base + start - first) for start, *_, part in whole)
     return addresses
-
-
-@dataclass
-class _Whole:
-    """An array in the host's memory that lies in no other: its place in the order, its first byte, what lies in it."""
-
-    rank: int
-    start: int
-    name: str
-    array: Array
-    writable: bool
-    parts: list[tuple[int, int]] = field(default_factory=list)

@@ -6,14 +6,14 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
-from cudabench.simulator.program import debug_info, ptx
+from cudabench.simulator.program import debug_info, flow, ptx
 from cudabench.simulator.program.calls import (
     Calls,
     Frame,
@@ -39,20 +39,7 @@ from cudabench.simulator.program.code import (
     Run,
     Unsupported,
 )
-from cudabench.simulator.program.flow import (
-    Slot,
-    cut_blocks,
-    find_live_registers,
-    find_local_bounds,
-    find_shared_bounds,
-    find_slots,
-    mark_cached,
-    mark_guesses,
-    points_to,
-    watch_undefined,
-    written_memory,
-)
-from cudabench.simulator.program.order import rank
+from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
 from cudabench.simulator.program.ptx import (
     Address,
@@ -86,6 +73,7 @@ MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
+Known = TypeVar("Known", bound=Hashable)
 Build = Callable[["Builder", Instruction], Run | Op | None]
 BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
@@ -104,11 +92,10 @@ class Builder:
         self.refused: dict[Unsupported, None] = {}
         self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
-        self.dynamic: list[str] = []
+        self.dynamic: dict[str, None] = {}
         self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
-        self.stack: list[str] = []
         self.frame = Frame(self.kernel, "")
         self.uses: list[int] = []
         self.defs: list[int] = []
@@ -130,7 +117,7 @@ class Builder:
         self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.kept: list[debug_info.Variable] = []  # variables in local memory, of code with debug information
-        self.fixed: list[Slot] = []  # what such code keeps in local memory
+        self.fixed: list[flow.Slot] = []  # what such code keeps in local memory
         self.wandering = False  # whether a stack pointer goes where nobody follows it
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
@@ -163,16 +150,17 @@ class Builder:
         self.initial.append(value)
         return len(self.widths) - 1
 
+    def once(self, registers: dict[Known, int], key: Known, width: int, value: Value) -> int:
+        """Return the register that a table has under a key, a new one where it has none."""
+        if key not in registers:
+            registers[key] = self.new(width, value)
+        return registers[key]
+
     def register(self, name: str) -> int | None:
         """Return the index of a register of the current function, or None if the name is none."""
         found = self.frame.registers.get(name)
         if found is None:
-            types = self.frame.function.registers
-            type_ = types.get(name)
-            if type_ is None:
-                base, at, scope = name.partition("@")
-                prefix = base.rstrip("0123456789") + at + scope
-                type_ = types.get(prefix + "<>") if prefix != name else None
+            type_ = self.frame.function.type_of(name)
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
@@ -186,10 +174,7 @@ class Builder:
 
     def constant(self, value: int, width: int) -> int:
         """Return a register that always holds the integer (or bool)."""
-        key = (value, width)
-        if key not in self.constants:
-            self.constants[key] = self.new(width, bool(value) if width == 1 else Affine(value))
-        return self.constants[key]
+        return self.once(self.constants, (value, width), width, bool(value) if width == 1 else Affine(value))
 
     def source(self, operand: Operand, type_: str) -> int:
         """Return the register that holds a source operand, read as the type."""
@@ -226,10 +211,7 @@ class Builder:
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
         if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
-            if name not in self.special:
-                one = base == "%is_explicit_cluster"
-                self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
-            return self.special[name]
+            return self.once(self.special, name, *((1, False) if base == "%is_explicit_cluster" else (32, Affine(0))))
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)
@@ -253,14 +235,10 @@ class Builder:
         local = self.frame.variables.get(name)
         if local is not None and local.space == "local" and self.activation is not None and self.activation.recursive:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
-        address = self.variable(name)
-        array = self.shared_variable(name)
-        if array is not None and array[0] in self.shared:
+        address, key = self.variable(name), self.key(name)
+        if key in self.shared:
             # Apart from a number that is the same: it tells which array is meant.
-            key = (array[0], offset)
-            if key not in self.shared_addresses:
-                self.shared_addresses[key] = self.new(64, Affine(address + offset))
-            return self.shared_addresses[key]
+            return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
         # The dynamic shared memory begins where the static ends, which is known once all is decoded.
@@ -294,16 +272,14 @@ class Builder:
                 for kept in self.module.kept.get(name, ()):
                     self.kept.append(kept._replace(start=offset + kept.start, end=offset + kept.end))
             return self.slots_local[key]
-        array = self.shared_variable(name)
-        if array is not None:
-            return self.shared_offset(*array)
         if local is not None and local.space == "param":
             raise Refuse(f"the address of a call's parameter ({name.partition('@')[0]})")
-        variable = local or self.module.variables.get(name)
-        key = name if local is None else f"{self.frame.function.name}::{name}"
+        variable, key = local or self.module.variables.get(name), self.key(name)
+        if variable is not None and variable.space == "shared":
+            return self.shared_offset(key, variable)
         if key in self.symbols:
             return self.symbols[key]
-        if self.stack == [self.kernel.name] and name in self.parameter_offsets:
+        if not self.frame.suffix and name in self.parameter_offsets:
             return PARAMETER_WINDOW + self.parameter_offsets[name]
         if name in self.calls.addresses:
             return self.calls.addresses[name]
@@ -313,20 +289,15 @@ class Builder:
             raise Refuse(f"the variable {name} that is defined in another file")
         raise PtxError(f"the PTX uses the unknown name '{name}'.")
 
-    def shared_variable(self, name: str) -> tuple[str, ptx.Variable] | None:
-        """Return the key and the variable of a name that is a shared variable's, else None."""
-        local = self.frame.variables.get(name)
-        variable = local or self.module.variables.get(name)
-        if variable is None or variable.space != "shared":
-            return None
-        return (name if local is None else f"{self.frame.function.name}::{name}"), variable
+    def key(self, name: str) -> str:
+        """Return the name of a variable among those of the module and of all functions."""
+        return f"{self.frame.function.name}::{name}" if name in self.frame.variables else name
 
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
         """Return a shared variable's offset; all dynamic ones begin after the static ones."""
         if variable.dynamic:
             self.dynamic_align = max(self.dynamic_align, variable.align)
-            if key not in self.dynamic:
-                self.dynamic.append(key)
+            self.dynamic[key] = None
             return DYNAMIC_SHARED
         if key not in self.shared:
             offset = -(-self.static_shared // variable.align) * variable.align
@@ -400,13 +371,9 @@ class Builder:
 
         One ends where debug information says so; else where the next begins of those whose addresses are taken.
         """
-        begins = {one.start for one in self.kept}
-        edges = sorted({*self.local_starts, *begins, *self.slots_local.values(), self.local_bytes})
-        found = []
-        for start in self.local_starts:
-            ends = [one.end for one in self.kept if one.start == start]
-            found.append((start, max(ends) if ends else edges[edges.index(start) + 1]))
-        return found
+        ends = {one.start: one.end for one in sorted(self.kept)}
+        edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
+        return [(start, ends.get(start) or edges[edges.index(start) + 1]) for start in self.local_starts]
 
     def note_slot(self, ins: Instruction, op: Op) -> None:
         """Note what an instruction does with a stack pointer besides adding to it: code with debug information keeps
@@ -422,7 +389,7 @@ class Builder:
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 access = self.local_accesses[-1][0]
                 access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
-                self.fixed.append(Slot(op, place, access.size, stored))
+                self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
         made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
@@ -433,19 +400,13 @@ class Builder:
 
     def param_name(self, name: str) -> str | None:
         """Return the call-wide name of a .param variable, or None where the name is no such variable."""
-        found = self.frame.params.get(name)
-        if found is None:
-            local = self.frame.variables.get(name)
-            if local is not None and local.space == "param":
-                found = f"{name}{self.frame.suffix}"
-        return found
+        local = self.frame.variables.get(name)
+        own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
+        return self.frame.params.get(name, own)
 
     def slot(self, variable: str, offset: int, width: int) -> int:
         """Return the register for some bytes of a .param variable (width in bits)."""
-        slots = self.slots.setdefault(variable, {})
-        if (offset, width) not in slots:
-            slots[offset, width] = self.new(width, Affine(0))
-        return slots[offset, width]
+        return self.once(self.slots.setdefault(variable, {}), (offset, width), width, Affine(0))
 
     # The stream.
 
@@ -457,32 +418,30 @@ class Builder:
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
             self.static_shared = base  # as ptxas counts it
-        dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
+        dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
-        symbols: dict[int, int] = {}
-        for (value, width), index in self.constants.items():
-            slot = value >> SLOT_BITS if width == 64 else 0
-            if slot in variables:  # other literals, -16 among them, are numbers
-                symbols[index] = 1 << (SYMBOL_BIT + slot)
+        pointers = ((value >> SLOT_BITS, index) for (value, width), index in self.constants.items() if width == 64)
+        # Other literals, -16 among them, are numbers.
+        symbols = {index: 1 << (SYMBOL_BIT + slot) for slot, index in pointers if slot in variables}
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        slots = {} if self.wandering else find_slots(self.fixed, self.local_arrays())
-        found = points_to(self.stream, len(self.widths), symbols, slots)
-        written = written_memory(found, self.write_addresses)
-        cached = mark_cached(found, self.cached, written)
-        mark_guesses(self.stream, found, self.loads, self.swaps)
-        find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
-        edges = [(start, start + size) for start, size in self.shared.values()]
-        find_shared_bounds(found, edges, self.shared_accesses)
-        blocks = cut_blocks(self.stream, self.kernel.location)
-        places = rank(blocks)
-        if entries:
-            places = functions_first(self, blocks, places)
-        for block, place in zip(blocks, places, strict=True):
-            block.rank = place
+        slots = {} if self.wandering else flow.find_slots(self.fixed, self.local_arrays())
+        found = flow.points_to(self.stream, len(self.widths), symbols, slots)
+        written = flow.reached(found, self.write_addresses)
+        cached = flow.reached(found, (index for _, index in self.cached))
+        for access, index in self.cached:
+            # No compiler reads through the read-only cache by itself where the kernel writes by the same pointer.
+            if found[index] & written & ~1 and access.cached == "load":
+                access.cached = "asked"
+        flow.mark_guesses(self.stream, found, self.loads, self.swaps)
+        self.find_bounds(found)
+        blocks = flow.cut_blocks(self.stream, self.kernel.location)
+        order = arranged(blocks)
+        for place, number in enumerate(functions_first(self, blocks, order) if entries else order):
+            blocks[number].rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
@@ -495,11 +454,13 @@ class Builder:
         meets = self.orders or any(
             id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
         )
-        find_live_registers(blocks)
+        flow.find_live_registers(blocks)
         if entries:
             find_saved(self, blocks)
-        watch_undefined(blocks, self.initial)
+        flow.watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
+        for block in blocks:
+            block.runs = [op.run for op in block.ops if op.run is not None]
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,
@@ -508,6 +469,19 @@ class Builder:
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
             waits, cached, polling, signs, meets,
         )  # fmt: skip
+
+    def find_bounds(self, found: Sequence[int]) -> None:
+        """Give each access that can only reach one local or shared array the bounds of that array, and the variable
+        that it is where debug information tells; found: what registers point to."""
+        variables = {one.start: one for one in self.kept}
+        arrays = self.local_arrays()
+        for access, index in self.local_accesses:
+            access.bounds = flow.only(found[index], LOCAL_BIT, arrays)
+            if access.bounds is not None:
+                access.variable = variables.get(access.bounds[0])
+        arrays = [(start, start + size) for start, size in self.shared.values()]
+        for access, index in self.shared_accesses:
+            access.shared_bounds = flow.only(found[index], SHARED_BIT, arrays)
 
     def through_pointers(self, found: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local
@@ -523,7 +497,6 @@ class Builder:
         """Append a function's ops to the stream; those without a line of the source have that of the call."""
         site = None if self.ins is None else self.ins.location
         caller, self.frame = self.frame, frame
-        self.stack.append(frame.function.name)
         for item in frame.function.body or ():
             if isinstance(item, Label):
                 self.stream.append(item.name + frame.suffix)
@@ -538,7 +511,6 @@ class Builder:
             except Refuse as error:
                 self.refuse(item, str(error))
             self.ins = item
-        self.stack.pop()
         self.frame = caller
 
     def refuse(self, ins: Instruction, feature: str) -> None:

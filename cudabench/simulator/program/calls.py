@@ -7,7 +7,9 @@ the call's prototype whose address the module takes anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -91,8 +93,7 @@ def target(ins: Instruction, function: Function) -> Target:
         results, (first, *operands) = first.items, operands
     arguments = operands[0].items if operands and isinstance(operands[0], Vector) else ()
     name = first.name if isinstance(first, Symbol) else ""
-    base, at, scope = name.partition("@")
-    if name not in function.registers and base.rstrip("0123456789") + at + scope + "<>" not in function.registers:
+    if function.type_of(name) is None:
         return Target(name, "", first, results, arguments)
     last = operands[-1] if operands else None
     return Target(None, last.name.partition("@")[0] if isinstance(last, Symbol) else "", first, results, arguments)
@@ -107,8 +108,7 @@ class Calls:
     def __init__(self, module: Module, kernel: str) -> None:
         self.module = module
         self.addresses = function_addresses(module)
-        self._taken: list[Function] | None = None
-        edges: dict[str, tuple[str, ...]] = {}
+        edges: dict[str, list[str]] = {}
         pointed: set[str] = set()
         waiting = [kernel]
         while waiting:
@@ -116,54 +116,42 @@ class Calls:
             if name in edges:
                 continue
             function = module.functions[name]
-            callees: dict[str, None] = {}
+            callees = edges[name] = []
             for item in function.body or ():
                 if isinstance(item, Instruction) and item.opcode == "call":
                     called = target(item, function)
                     if called.function is None:
                         candidates = [one.name for one in self.candidates(function, called.prototype)]
                         pointed.update(candidates)
-                        callees.update(dict.fromkeys(candidates))
-                    elif (one := module.functions.get(called.function)) is not None and one.body is not None:
-                        callees[called.function] = None
-            edges[name] = tuple(callees)
+                        callees += candidates
+                    elif called.function in self.addresses:
+                        callees.append(called.function)
             waiting.extend(callees)
-        self.recursive, after = _cycles(kernel, edges)
+        names = [*edges]
+        numbers = {name: number for number, name in enumerate(names)}
+        successors = [[numbers[one] for one in callees] for callees in edges.values()]
+        parts = strongly_connected([0], successors, range(len(names)))
+        back = {number for part in parts for number in part if len(part) > 1 or number in successors[number]}
+        self.recursive = frozenset(names[number] for number in back)
+        after = (names[number] for part in parts for number in part)
         self.order = tuple(name for name in after if name in self.recursive or name in pointed)
 
     def candidates(self, function: Function, prototype: str) -> list[Function]:
         """Return the functions that a call through a pointer may reach, by a prototype that a function declares."""
-        if self._taken is None:
-            self._taken = [
-                self.module.functions[name]
-                for name in _taken(self.module)
-                if self.module.functions[name].body is not None and not self.module.functions[name].entry
-            ]
         shape = function.prototypes.get(prototype)
-        return [one for one in self._taken if shape is None or shape == _shape(one)]
+        return [one for one in self.taken if shape in (None, one.shape)]
 
-
-def _shape(function: Function) -> ptx.Prototype:
-    return ptx.Prototype(
-        tuple(variable.size for variable in function.results), tuple(variable.size for variable in function.parameters)
-    )
-
-
-def _taken(module: Module) -> dict[str, None]:
-    """Return the names of the functions whose addresses a module takes."""
-    found: dict[str, None] = {}
-
-    def note(names: Iterable[str]) -> None:
-        found.update(dict.fromkeys(name for name in names if name in module.functions))
-
-    variables = [*module.variables.values(), *(v for f in module.functions.values() for v in f.variables)]
-    for variable in variables:
-        note(value.name for _, _, value, _ in variable.initial if isinstance(value, Symbol))
-    for function in module.functions.values():
-        for item in function.body or ():
+    @cached_property
+    def taken(self) -> list[Function]:
+        """The functions whose addresses the module takes."""
+        functions = self.module.functions
+        variables = chain(self.module.variables.values(), *(function.variables for function in functions.values()))
+        found = [value.name for one in variables for _, _, value, _ in one.initial if isinstance(value, Symbol)]
+        for item in chain.from_iterable(function.body or () for function in functions.values()):
             if isinstance(item, Instruction) and item.opcode not in ("call", "bra"):
-                note(_symbols(item.operands))
-    return found
+                found += _symbols(item.operands)
+        taken = (functions[name] for name in dict.fromkeys(found) if name in self.addresses)
+        return [function for function in taken if not function.entry]
 
 
 def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
@@ -172,15 +160,6 @@ def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
             yield operand.name
         elif isinstance(operand, Vector):
             yield from _symbols(operand.items)
-
-
-def _cycles(root: str, edges: Mapping[str, Sequence[str]]) -> tuple[frozenset[str], list[str]]:
-    """Return the functions that a call of theirs may lead back to, and all functions, callees first."""
-    numbers = {name: number for number, name in enumerate(edges)}
-    names, successors = [*edges], [[numbers[one] for one in edges[name]] for name in edges]
-    parts = strongly_connected([numbers[root]], successors, range(len(names)))
-    back = {number for part in parts for number in part if len(part) > 1 or number in successors[number]}
-    return frozenset(names[number] for number in back), [names[number] for part in parts for number in part]
 
 
 class Shared:
@@ -265,27 +244,25 @@ def append_shared(builder: Builder) -> list[str]:
     return done
 
 
-def functions_first(builder: Builder, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
-    """Return the places of blocks so that each function's come before those of its callers.
+def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
+    """Return blocks in an order in which each function's come before those of its callers, else as they are.
 
     Lanes that are in functions are to come back before those go on that wait for them.
     """
-    owner = [len(builder.shared_functions)] * len(blocks)
-    for number, called in segments(blocks):
-        owner[number] = called.number
-    found = [0] * len(blocks)
-    for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
-        found[number] = place
-    return found
+    owner = {number: called.number for number, called in segments(blocks)}
+    return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
+
+
+def calls(blocks: Sequence[Block]) -> Iterator[tuple[Op, Site]]:
+    """Yield the calls of shared functions."""
+    for end in (block.terminator for block in blocks):
+        if end is not None and end.site is not None:
+            yield end, end.site
 
 
 def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
     """Yield (number of a block, the shared function that it is of)."""
-    starts: dict[int, Shared] = {}
-    for block in blocks:
-        end = block.terminator
-        if end is not None and end.kind == "call" and end.site is not None:
-            starts.update(zip(end.targets, end.site.callees, strict=False))
+    starts = {at: one for end, site in calls(blocks) for at, one in zip(end.targets, site.callees, strict=False)}
     called = None
     for block in blocks:
         called = starts.get(block.number, called)
@@ -295,24 +272,14 @@ def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
 
 def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
     """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
-    written = 0
-    for number, called in segments(blocks):
-        if called.recursive:
-            for op in blocks[number].ops:
-                for index in op.defs:
-                    written |= 1 << index
-    for index in (builder.stack_pointer, *builder.slots.get(RESULT, {}).values()):
-        written &= ~(1 << index)
-    for block in blocks:
-        end = block.terminator
-        if end is not None and end.kind == "call" and end.site is not None:
-            site = end.site
-            site.back = end.targets[-1]
-            if site.recursive:
-                needed = blocks[site.back].live & written
-                site.saved = (
-                    *(index for index in range(len(builder.widths)) if needed >> index & 1), builder.stack_pointer
-                )  # fmt: skip
+    ops = [op for number, called in segments(blocks) if called.recursive for op in blocks[number].ops]
+    written = {index for op in ops for index in op.defs}
+    written -= {builder.stack_pointer, *builder.slots.get(RESULT, {}).values()}
+    for end, site in calls(blocks):
+        site.back = end.targets[-1]
+        if site.recursive:
+            live = blocks[site.back].live
+            site.saved = (*(index for index in sorted(written) if live >> index & 1), builder.stack_pointer)
 
 
 def call(builder: Builder, ins: Instruction) -> None:

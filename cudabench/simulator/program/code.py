@@ -116,7 +116,7 @@ class Block:
 
     live: a bit for each register that a lane waiting before the block may still read. runs: of the ops, where none has
     a guard (`simple`). weight: instructions. lines: of the PTX, where they stand. rank: its place in the order in which
-    blocks run (see `order.rank`).
+    blocks run (see `order.arranged`).
     """
 
     number: int
@@ -134,10 +134,6 @@ class Block:
     def every(self) -> list[Op]:
         """The ops, with the one at the end."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
-
-    def decoded(self) -> None:
-        """Note anew what runs the ops."""
-        self.runs = [op.run for op in self.ops if op.run is not None]
 
 
 BoundedAccess = tuple["MemoryOp", int]  # that may stay in one array, and the register of its address

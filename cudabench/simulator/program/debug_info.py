@@ -17,8 +17,8 @@ POINTER = 8  # bytes of an address
 _MARK = 0x4C4F43414C000000
 _SECTION = re.compile(r"\.section\s+(\.debug_\w+)\s*\{([^}]*)\}")
 _DATA = re.compile(r"^\s*\.b(8|16|32|64)\s+([^\n]*?);?\s*$", re.MULTILINE)
-# Operations of DWARF that say where a variable is.
-_ADDRESS, _PLUS, _DEREFERENCE = 0x03, 0x23, 0x06
+# Operations of DWARF that say where a variable is, in their order.
+_FORMS = [["DW_OP_addr", *more, *last] for more in ([], ["DW_OP_plus_uconst"]) for last in ([], ["DW_OP_deref"])]
 _SAME_AS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
 _ADDRESSES = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 
@@ -36,13 +36,13 @@ def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
 
     text: PTX without comments. Variables whose place or size cannot be told are left out.
     """
-    names: list[str] = []
+    names: dict[str, int] = {}
     sections = {name: _bytes(body, names) for name, body in _SECTION.findall(text)}
     if not names:
         return {}
     found: dict[str, set[Variable]] = {}
     for die in _entries(sections):
-        place = _place(die.attributes.get("DW_AT_location"), names)
+        place = _place(die, [*names])
         if place is None:
             continue
         memory, start, pointed = place
@@ -52,7 +52,7 @@ def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
     return {memory: tuple(sorted(variables)) for memory, variables in found.items()}
 
 
-def _bytes(body: str, names: list[str]) -> bytes:
+def _bytes(body: str, names: dict[str, int]) -> bytes:
     """Return a section's bytes; names of local memory become marks, other labels 0."""
     data = bytearray()
     for bits, values in _DATA.findall(body):
@@ -61,10 +61,7 @@ def _bytes(body: str, names: list[str]) -> bytes:
             if match := re.fullmatch(r"\s*(?:\.debug_\w+\+)?(-?\d+)\s*", value):
                 number = int(match[1])
             elif "local_depot" in value:
-                name = value.strip()
-                if name not in names:
-                    names.append(name)
-                number = _MARK + names.index(name)
+                number = _MARK + names.setdefault(value.strip(), len(names))
             data += (number % (1 << int(bits))).to_bytes(int(bits) // 8, "little")
     return bytes(data)
 
@@ -88,26 +85,23 @@ def _entries(sections: dict[str, bytes]) -> Iterator[DIE]:
         return
 
 
-def _place(location: Any, names: Sequence[str]) -> tuple[str, int, bool] | None:
+def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
     """Return (memory, first byte, whether a pointer to the variable lies there), None where it is elsewhere."""
-    value = location.value if location is not None else None
-    if not isinstance(value, list) or len(value) < 1 + POINTER or value[0] != _ADDRESS:
+    from elftools.common.exceptions import ELFParseError
+    from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+    location = die.attributes.get("DW_AT_location")
+    if location is None or not isinstance(location.value, list):
         return None
-    number = int.from_bytes(bytes(value[1 : 1 + POINTER]), "little") - _MARK
+    try:
+        steps = DWARFExprParser(die.cu.structs).parse_expr(location.value)
+    except (KeyError, ELFParseError):  # not as known
+        return None
+    arguments = {step.op_name: step.args for step in steps}
+    number = arguments["DW_OP_addr"][0] - _MARK if [step.op_name for step in steps] in _FORMS else -1
     if not 0 <= number < len(names):
         return None
-    rest, start = value[1 + POINTER :], 0
-    if rest and rest[0] == _PLUS:
-        shift, at = 0, 1
-        while at < len(rest):  # ULEB128: seven bits each, the lowest first
-            start |= (rest[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if rest[at - 1] < 128:
-                break
-        rest = rest[at:]
-    if rest not in ([], [_DEREFERENCE]):
-        return None
-    return names[number], start, bool(rest)
+    return names[number], arguments.get("DW_OP_plus_uconst", [0])[0], "DW_OP_deref" in arguments
 
 
 def _origin(die: DIE) -> DIE:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import (
-    LOCAL_BIT,
-    SHARED_BIT,
-    SYMBOL_BIT,
-    Block,
-    BoundedAccess,
-    Op,
-)
-from cudabench.simulator.program.debug_info import Variable
+from cudabench.simulator.program.code import SYMBOL_BIT, Block, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -30,49 +23,34 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
     labels: dict[str, int] = {}
     for item in stream:
         current = blocks[-1]
+        # A collective has a block of its own, at which lanes can wait for their warp.
+        alone = not isinstance(item, str) and item.kind == "collective"
+        if current.terminator is not None or (current.ops and (alone or isinstance(item, str))):
+            current = Block(len(blocks))
+            blocks.append(current)
         if isinstance(item, str):
-            if current.ops or current.terminator is not None:
-                blocks.append(Block(len(blocks)))
-            labels[item] = len(blocks) - 1
-            continue
-        if current.terminator is not None:
-            current = Block(len(blocks))
-            blocks.append(current)
-        if item.kind == "collective" and current.ops:
-            # The op begins a block of its own, at which lanes can wait for their warp.
-            current = Block(len(blocks))
-            blocks.append(current)
-        if item.kind in ("plain", "collective"):
+            labels[item] = current.number
+        elif item.kind in ("plain", "collective"):
             current.ops.append(item)
-            if item.kind == "collective":
-                blocks.append(Block(len(blocks)))
         else:
             current.terminator = item
+        if alone:
+            blocks.append(Block(len(blocks)))
     last = blocks[-1]
     if last.terminator is None:
         last.terminator = Op(None, "exit", kernel)
     for block in blocks:
         end = block.terminator
-        following = (block.number + 1,) if block.number + 1 < len(blocks) else ()
-        if end is None or end.kind == "barrier":
-            block.successors = following
-        elif end.kind in ("branch", "table", "call", "return"):
-            end.targets = tuple(_block_at(labels, name) for name in end.labels)
-            block.successors = end.targets if end.guard < 0 else (*end.targets, *following)
-        elif end.kind == "exit":
-            block.successors = () if end.guard < 0 else following
-        block.weight = len(block.ops) + (end is not None)
+        block.successors = (block.number + 1,) if block.number + 1 < len(blocks) else ()
+        if end is not None and end.kind != "barrier":
+            if unknown := [name for name in end.labels if name not in labels]:
+                raise PtxError(f"the PTX branches to the unknown label '{unknown[0].partition('~')[0]}'.")
+            end.targets = tuple(labels[name] for name in end.labels)
+            block.successors = end.targets if end.guard < 0 else (*end.targets, *block.successors)
+        block.weight = len(block.every)
         block.lines = frozenset(op.line.ptx_line for op in block.every)
         block.simple = all(op.guard < 0 for op in block.ops)
-        block.decoded()
     return blocks
-
-
-def _block_at(labels: dict[str, int], name: str) -> int:
-    """Return the block at a label."""
-    if name not in labels:
-        raise PtxError(f"the PTX branches to the unknown label '{name.partition('~')[0]}'.")
-    return labels[name]
 
 
 def find_live_registers(blocks: list[Block]) -> None:
@@ -118,8 +96,6 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
         read = tuple(sorted(undefined.intersection(op.uses)))
         if read and op.opcode not in _COPIES and op.run is not None:
             op.before(partial(_look, read, op.line))
-    for block in blocks:
-        block.decoded()
 
 
 def closure(found: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
@@ -222,30 +198,9 @@ def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[
 _POINTER = 8  # bytes of an address
 
 
-def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
-    """Return what the kernel's global writes may point to; regions that no write reaches need no log of their reads.
-
-    found: what registers point to; addresses: the registers through which the kernel writes.
-    """
-    total = 0
-    for index in addresses:
-        total |= found[index] or 1
-    return total
-
-
-def mark_cached(found: Sequence[int], cached: Iterable[tuple[MemoryOp, int]], written: int) -> int:
-    """Return what the kernel's loads through the read-only cache may point to; mark those by a pointer through which
-    the kernel writes as well: no compiler chooses them by itself.
-
-    found: what registers point to; cached: the loads, each with the register of its address; written: what the kernel's
-    writes may point to.
-    """
-    total = 0
-    for access, index in cached:
-        total |= found[index] or 1
-        if found[index] & written & ~1 and access.cached == "load":
-            access.cached = "asked"
-    return total
+def reached(found: Sequence[int], addresses: Iterable[int]) -> int:
+    """Return what registers with addresses may point to all together; found: what registers point to."""
+    return reduce(or_, (found[index] or 1 for index in addresses), 0)
 
 
 def mark_guesses(
@@ -271,32 +226,10 @@ def mark_guesses(
 _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
-def find_local_bounds(
-    found: Sequence[int],
-    arrays: Sequence[tuple[int, int]],
-    accesses: Iterable[BoundedAccess],
-    variables: Mapping[int, Variable],
-) -> None:
-    """Give each access that can only reach one local array the bounds of that array, and the variable that it is.
+def only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the one array of a kind that a register points to, None where it may be several or anything.
 
-    found: what registers point to; arrays: (start, end) of the local arrays in bytes; accesses: those that may be
-    local, each with the register of its address; variables: by start, where debug information tells of them.
+    bits: what it points to; first: the bit of the first array; arrays: (start, end) of each, in bytes.
     """
-    for access, index in accesses:
-        access.bounds = _only(found[index], LOCAL_BIT, arrays)
-        if access.bounds is not None:
-            access.variable = variables.get(access.bounds[0])
-
-
-def find_shared_bounds(
-    found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[BoundedAccess]
-) -> None:
-    """Give each access that can only reach one shared array the bounds of that array, as `find_local_bounds` does."""
-    for access, index in accesses:
-        access.shared_bounds = _only(found[index], SHARED_BIT, arrays)
-
-
-def _only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the one array of a kind that a register points to, None where it may be several or anything."""
     mine = bits >> first & (1 << SYMBOL_BIT) - 1
     return None if bits & 1 or not mine or mine & (mine - 1) else arrays[mine.bit_length() - 1]

@@ -16,18 +16,14 @@ from cudabench.simulator.program.code import Block
 DEEPEST = 16  # loops in loops; jumps from everywhere to everywhere are as many, and keep the order of the code
 
 
-def rank(blocks: Sequence[Block]) -> list[int]:
-    """Return each block's place in the order; where several orders would do, the one nearest to that of the code.
+def arranged(blocks: Sequence[Block]) -> list[int]:
+    """Return the blocks in their order; where several orders would do, the one nearest to that of the code.
 
     A call counts as its way to the block behind it, and no way leads back from a function: functions are apart.
     """
-    successors = [ways(block) for block in blocks]
     found: list[int] = []
-    _arrange(range(len(blocks)), successors, found)
-    places = [0] * len(blocks)
-    for place, number in enumerate(found):
-        places[number] = place
-    return places
+    _arrange(range(len(blocks)), [ways(block) for block in blocks], found)
+    return found
 
 
 def ways(block: Block) -> Sequence[int]:

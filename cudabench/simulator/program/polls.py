@@ -15,6 +15,7 @@ it does not poll: there threads wait for each other at the barrier.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,7 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
         mine = [op for number in members for op in blocks[number].ops if id(op) in strong]
         if mine:
             loop = Loop(blocks, members, head, places, strong.keys())
-            polling = [op for op in mine if op.address in loop.steady]
+            polling = [op for op in mine if op.address not in loop.changing]
             if polling:
                 decisive = loop.decisive()
                 polling = [op for op in polling if not decisive.isdisjoint(op.defs)]
@@ -79,9 +80,6 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
         assert op.run is not None
         if strong[id(op)].kind == "load":
             op.run = _polling(op.run)
-    for block in blocks:
-        if not found.keys().isdisjoint(map(id, block.ops)):
-            block.decoded()
     return any(strong[one].kind == "atomic" for one in found)
 
 
@@ -116,7 +114,7 @@ def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
 
 
 class Loop:
-    """A loop and what its ops do; steady: the registers that are the same in all of its turns, as far as is plain."""
+    """A loop and what its ops do; changing: the registers that may differ from one of its turns to the next."""
 
     def __init__(
         self, blocks: Sequence[Block], members: frozenset[int], head: int, places: Places, strong: Collection[int]
@@ -126,7 +124,7 @@ class Loop:
         self.ops: list[tuple[Op, int, tuple[int, ...], tuple[int, ...]]] = []  # with block, what is read and written
         for number in sorted(members):
             self.ops += [(op, number, *places.of(op)) for op in blocks[number].every]
-        self.steady = Steady(self.ops, strong)
+        self.changing = changing(self.ops, strong)
 
     def decisive(self) -> set[int]:
         """Return the registers on which it depends whether the loop goes on."""
@@ -160,31 +158,26 @@ class Loop:
 _WAYS = ("branch", "table", "exit", "return")
 
 
-class Steady:
-    """The registers that hold the same in all turns of a loop: what is set outside, or once, from such registers.
+def changing(ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]) -> set[int]:
+    """Return the registers that may differ from one turn of a loop to the next: all that are set in it but once, from
+    such as do not differ.
 
-    So does a plain load at such an address: what another thread changes there is not meant to be seen.
+    A plain load at an address that is the same does not differ: what another thread changes there is not meant to be
+    seen.
     """
-
-    def __init__(
-        self, ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]
-    ) -> None:
-        setters: dict[int, int] = {}
-        for _, _, _, written in ops:
-            for index in written:
-                setters[index] = setters.get(index, 0) + 1
-        self.changing = set(setters)
-        before = -1
-        while len(self.changing) != before:
-            before = len(self.changing)
-            for op, _, read, written in ops:
-                if op.kind != "plain" or op.guard >= 0 or op.opcode in _CHANGING or id(op) in strong:
-                    continue
-                if all(index == -1 or index not in self.changing for index in read):
-                    self.changing.difference_update(index for index in written if setters[index] == 1)
-
-    def __contains__(self, index: int) -> bool:
-        return index not in self.changing
+    setters = Counter(index for *_, written in ops for index in written)
+    steps = [
+        ([index for index in read if index != -1], [index for index in written if setters[index] == 1])
+        for op, _, read, written in ops
+        if op.kind == "plain" and op.guard < 0 and op.opcode not in _CHANGING and id(op) not in strong
+    ]
+    found, before = set(setters), -1
+    while len(found) != before:
+        before = len(found)
+        for read, written in steps:
+            if found.isdisjoint(read):
+                found.difference_update(written)
+    return found
 
 
 _CHANGING = frozenset(("activemask", "atom", "call", "clock"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +12,8 @@ from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
-from cudabench.simulator.plan import Plans
+from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
@@ -26,9 +27,7 @@ class Kernel:
     def __init__(self, program: Program, function: ptx.Function) -> None:
         self._program = program
         self.name = function.name
-        self.parameters = tuple(
-            Parameter(variable.name, variable.type, variable.size, variable.align) for variable in function.parameters
-        )
+        self.parameters = function.parameters
         self.file = program.module.files.get(function.location.file, "")
         self.line = function.location.line
 
@@ -61,7 +60,7 @@ class Program:
             if function.entry and function.body is not None
         }
         self._codes: dict[str, Code] = {}
-        self.plans = Plans()
+        self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         for variable in module.variables.values():
@@ -120,8 +119,7 @@ class Program:
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
-        found = self._codes.get(kernel)
-        if found is None:
+        if kernel not in self._codes:
             # Not above: they take longer to import than all the rest, and who only asks for names needs none of them.
             from cudabench.simulator.isa.instructions import OPCODES
 
@@ -130,8 +128,15 @@ class Program:
                 raise LaunchError(
                     f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
                 )
-            found = self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
-        return found
+            self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
+        return self._codes[kernel]
+
+    def plan(self, kernel: str, *how: Any) -> Plan:
+        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
+        plan = self._plan(kernel, *how)
+        if plan.remembered > MOST_BYTES:
+            plan.forget()
+        return plan
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""

@@ -6,8 +6,10 @@ Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an ins
 
 from __future__ import annotations
 
+import math
 import re
 import struct
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cudabench.simulator.errors import PtxError
@@ -139,6 +141,17 @@ class Function(NamedTuple):
     needs_block: tuple[int, int, int] | None = None
     cluster: tuple[int, int, int] | None = None
 
+    @property
+    def shape(self) -> Prototype:
+        """What a call through a pointer says of it."""
+        return Prototype(*(tuple(one.size for one in side) for side in (self.results, self.parameters)))
+
+    def type_of(self, name: str) -> str | None:
+        """Return the type of a register, which may be one of a range `%r<5>`; None where the name is not a register."""
+        base, at, scope = name.partition("@")
+        prefix = base.rstrip("0123456789") + at + scope
+        return self.registers.get(name) or (self.registers.get(prefix + "<>") if prefix != name else None)
+
 
 class Module(NamedTuple):
     """A parsed PTX file.
@@ -176,6 +189,11 @@ _BODY = re.compile(
 )
 _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
 _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S)
+_HEADER = re.compile(r"\s*(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$%]+)\s*(?:\((?P<takes>.*)\))?(?P<rest>.*)", re.S)
+_SPACES = ("global", "shared", "const", "local", "param", "tex")
+_HANDLES = ("texref", "samplerref", "surfref")
+# Anything but a comma, and brackets whole with what is in them, one pair within another at most.
+_PART = re.compile(r"(?:[^,\[{(]+|[\[{(](?:[^\[\]{}()]|[\[{(][^\[\]{}()]*[\]})])*[\]})]|[\[{(])+")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
 # Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
@@ -187,19 +205,10 @@ _TOOLKIT = re.compile(
 
 
 def integer(text: str) -> int:
-    """Return the value of a PTX integer literal (PTX ISA 4.5.1)."""
-    text = text.replace(" ", "").rstrip("U")
-    sign = 1
-    while text[0] in "+-":
-        sign = -sign if text[0] == "-" else sign
-        text = text[1:]
-    if text[:2] in ("0x", "0X"):
-        return sign * int(text, 16)
-    if text[:2] in ("0b", "0B"):
-        return sign * int(text, 2)
-    if len(text) > 1 and text[0] == "0":
-        return sign * int(text, 8)
-    return sign * int(text)
+    """Return the value of a PTX integer literal (PTX ISA 4.5.1): as C writes it, and 0b for binary digits."""
+    digits = text.replace(" ", "").rstrip("U").lstrip("+-")
+    value = int(digits, 8 if digits[:1] == "0" and digits.isdigit() else 0)
+    return -value if text.count("-") % 2 else value
 
 
 def literal(text: str) -> Immediate:
@@ -215,56 +224,47 @@ def literal(text: str) -> Immediate:
 
 def split(text: str) -> list[str]:
     """Split at the commas outside of all brackets."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        if character in "[{(":
-            depth += 1
-        elif character in "]})":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    last = text[start:].strip()
-    if last:
-        parts.append(last)
-    return parts
+    return [part for match in _PART.findall(text) if (part := match.strip())]
 
 
 def array_size(dims: str) -> tuple[int, bool]:
     """Return the number of elements in `[a][b]` and whether a dimension is open."""
-    count, dynamic = 1, False
-    for dim in re.findall(r"\[([^\]]*)\]", dims):
-        if dim.strip():
-            count *= integer(dim.strip())
-        else:
-            dynamic = True
-    return (0 if dynamic else count), dynamic
+    sides = [side.strip() for side in re.findall(r"\[([^\]]*)\]", dims)]
+    return (math.prod(map(integer, sides)), False) if all(sides) else (0, True)
 
 
+def named(text: str, what: str, shown: str) -> Symbol:
+    """Return a name with its offset; what, shown: for the message of a text that is none."""
+    match = _SYMBOL.match(text)
+    if match is None:
+        raise PtxError(f"cannot read the {what} '{shown}'.")
+    return Symbol(match[1], integer(match[2]) if match[2] else 0)
+
+
+def extents(directive: str, header: str) -> tuple[int, int, int] | None:
+    """Return the block that a function's performance directive names, missing extents 1; None without it."""
+    match = re.search(rf"\.{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
+    return (int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+
+
+@dataclass
 class _Scope:
     """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name
     space."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.names: set[str] = set()
-        self.ranges: dict[str, int] = {}
-        self.labels: set[str] = set()
+    number: int
+    names: set[str] = field(default_factory=set)
+    ranges: dict[str, int] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
 
     def holds(self, name: str) -> bool:
-        if name in self.names:
-            return True
-        if not self.ranges:
-            return False
         prefix = name.rstrip("0123456789")
-        return prefix in self.ranges and prefix != name and int(name[len(prefix) :]) < self.ranges[prefix]
+        return name in self.names or (prefix != name and int(name[len(prefix) :]) < self.ranges.get(prefix, 0))
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.files: dict[int, str] = {}
-        for number, path in _FILE.findall(text):
-            self.files[int(number)] = path
+        self.files: dict[int, str] = {int(number): path for number, path in _FILE.findall(text)}
         text = _ASKED.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
         self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
         self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
@@ -311,12 +311,9 @@ class _Parser:
     def closing(self, position: int) -> int:
         depth = 1
         for match in re.compile(r'[{}]|"[^"]*"').finditer(self.text, position):
-            if match.group() == "{":
-                depth += 1
-            elif match.group() == "}":
-                depth -= 1
-                if depth == 0:
-                    return match.start()
+            depth += {"{": 1, "}": -1}.get(match[0], 0)
+            if depth == 0:
+                return match.start()
         raise PtxError("a function body in this PTX has no closing brace.")
 
     def variables(self, text: str) -> list[Variable]:
@@ -324,20 +321,13 @@ class _Parser:
             return []
         head = re.match(r"\s*((?:\.[\w:]+\s*(?:\([^)]*\)\s*)?|\d+\s+)*)", text)
         assert head is not None
-        words = re.findall(r"\.([\w:]+)|(\d+)", re.sub(r"\([^)]*\)", " ", head.group(1)))
-        space, type_, align, vector, previous = "", "", 0, 1, ""
-        for word, number in words:
-            if number:
-                align = int(number) if previous in ("align", "ptr") else align
-            elif word in ("global", "shared", "const", "local", "param", "tex"):
-                # In a parameter's `.ptr .global` the second word qualifies the pointer.
-                space = space or word
-            elif word in BITS or word in ("texref", "samplerref", "surfref"):
-                type_ = word
-            elif word in ("v2", "v4"):
-                vector = int(word[1])
-            previous = word or previous
-        width = BITS.get(type_, 64) // 8 * vector
+        plain = re.sub(r"\([^)]*\)", " ", head[1])
+        words = re.findall(r"\.([\w:]+)", plain)
+        # In a parameter's `.ptr .global` the second word qualifies the pointer.
+        space = next((word for word in words if word in _SPACES), "")
+        type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
+        align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
+        width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
         found = []
         rest = text[head.end() :]
         declared, _, initial = rest.partition("=")
@@ -363,32 +353,16 @@ class _Parser:
             generic = re.match(r"generic\s*\(\s*([^)]*)\)\s*([+-]\s*\d+)?$", item)
             if generic:
                 item = generic[1].strip() + (generic[2] or "")
-            value: Immediate | Symbol
-            if _NUMBER.match(item):
-                value = literal(item)
-            else:
-                symbol = _SYMBOL.match(item)
-                if symbol is None:
-                    raise PtxError(f"cannot read the initial value '{item}'.")
-                value = Symbol(symbol[1], integer(symbol[2]) if symbol[2] else 0)
+            value = literal(item) if _NUMBER.match(item) else named(item, "initial value", item)
             values.append((offset * width, width, value, mask))
         return values
 
     def function(self, entry: bool, header: str, body: str | None, first: int) -> Function:
-        results: tuple[Variable, ...] = ()
-        rest = header.strip()
-        if rest.startswith("("):
-            close = rest.index(")")
-            results = self.parameters(rest[1:close])
-            rest = rest[close + 1 :].strip()
-        match = re.match(r"([\w$%]+)\s*", rest)
+        match = _HEADER.match(header)
         if match is None:
             raise PtxError(f"cannot read the function header '{header.strip()[:60]}'.")
-        name, rest = match[1], rest[match.end() :]
-        parameters: tuple[Variable, ...] = ()
-        if rest.startswith("("):
-            parameters = self.parameters(rest[1 : rest.rindex(")")])
-        most, needs, cluster = (self.extents(word, rest) for word in ("maxntid", "reqntid", "reqnctapercluster"))
+        results, parameters = self.parameters(match["results"]), self.parameters(match["takes"])
+        most, needs, cluster = (extents(word, match["rest"]) for word in ("maxntid", "reqntid", "reqnctapercluster"))
         code = None
         self.registers: dict[str, str] = {}
         self.locals: list[Variable] = []
@@ -399,22 +373,12 @@ class _Parser:
         if body is not None:
             code, start = self.body(body, first)
         return Function(
-            name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
-            self.prototypes,
-            None if most is None else most[0] * most[1] * most[2], needs, cluster,
+            match["name"], entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
+            self.prototypes, None if most is None else math.prod(most), needs, cluster,
         )  # fmt: skip
 
-    @staticmethod
-    def extents(directive: str, header: str) -> tuple[int, int, int] | None:
-        """Return the block that a function's performance directive names, missing extents 1; None without it."""
-        match = re.search(rf"\.{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
-        return (int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
-
-    def parameters(self, text: str) -> tuple[Variable, ...]:
-        found: list[Variable] = []
-        for part in split(text):
-            found.extend(self.variables(part))
-        return tuple(found)
+    def parameters(self, text: str | None) -> tuple[Variable, ...]:
+        return tuple(variable for part in split(text or "") for variable in self.variables(part))
 
     def line(self, text: str) -> Location:
         """Return the user's line: the innermost, unless that lies in a header of the toolkit."""
@@ -508,7 +472,7 @@ class _Parser:
         elif statement.startswith(".callprototype"):
             match = _PROTOTYPE.match(statement)
             if match is not None:
-                sizes = (tuple(one.size for one in self.parameters(match[way] or "")) for way in ("results", "takes"))
+                sizes = (tuple(one.size for one in self.parameters(match[way])) for way in ("results", "takes"))
                 self.prototypes[label] = Prototype(*sizes)
         elif not statement.startswith((".calltargets", ".pragma")):
             for variable in self.variables(statement):
@@ -529,12 +493,9 @@ class _Parser:
             guard, text = re.split(r"\s+", text[1 + inverted :], maxsplit=1)
             guard = self.resolve(guard)
         word, _, rest = text.replace("\n", " ").replace("\t", " ").partition(" ")
-        if "::" in word:
-            word = word.replace("::", ":")
+        word = word.replace("::", ":")
         opcode, *modifiers = word.split(".")
-        if opcode == "call":
-            rest = rest.strip()
-        operands = tuple(self.operand(part) for part in split(rest))
+        operands = tuple(map(self.operand, split(rest)))
         location = self.location._replace(ptx_line=number)
         return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
@@ -544,26 +505,21 @@ class _Parser:
             inner = text[1:-1].strip()
             if "," in inner:
                 # A texture or tensor map and its coordinates.
-                return Vector(tuple(self.operand(part) for part in split(inner)))
+                return Vector(tuple(map(self.operand, split(inner))))
             if _NUMBER.match(inner):
                 return Address(None, integer(inner))
-            match = _SYMBOL.match(inner)
-            if match is None:
-                raise PtxError(f"cannot read the address '{text}'.")
-            return Address(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
+            name, offset = named(inner, "address", text)
+            return Address(self.resolve(name), offset)
         if first in "{(" and text[-1] in "})":
-            return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
+            return Vector(tuple(map(self.operand, split(text[1:-1]))))
         if first == "!" or text[:2] == "-%":
             return Negated(self.resolve(text[1:].strip()))
         if "|" in text:
-            left, _, right = text.partition("|")
-            return Pair(self.operand(left.strip()), self.operand(right.strip()))
+            return Pair(*(self.operand(part.strip()) for part in text.split("|", 1)))
         if first.isdigit() or (first in "+-" and len(text) > 1):
             return literal(text.replace(" ", ""))
-        match = _SYMBOL.match(text)
-        if match is None:
-            raise PtxError(f"cannot read the operand '{text}'.")
-        return Symbol(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
+        name, offset = named(text, "operand", text)
+        return Symbol(self.resolve(name), offset)
 
 
 def parse(text: str) -> Module:

@@ -59,8 +59,6 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
         for op, kind, text in found:
             if op.run is not None:
                 op.before(partial(_report, op, kind, text))
-        if found:
-            blocks[number].decoded()
 
 
 def _merged(one: State, other: State) -> State:
