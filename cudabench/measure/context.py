@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -212,6 +212,13 @@ def describe(case: Case, device: str) -> Result:
         chosen=case.chosen,
         peer=case.peer.partition("-")[0] or None,
     )
+
+
+def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+    """Return the results of a pair where the one at `at` ended the measurement."""
+    reason = f"not timed, because the other side is {found.status}"
+    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
+    return [*other[:at], found, *other[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import precision, session
-from cudabench.measure.run import Listener, Run
+from cudabench.measure.run import Run
 from cudabench.plan.series import Series
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
@@ -214,14 +214,13 @@ class Fuzz:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, listener: Listener) -> Record:
-        """Run the cases, make the first that fails smaller, and say what came of it."""
-        record = Record()
+    def run(self, working: Callable[[str, str, float], None]) -> Record:
+        """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
         with self.session:
-            self._run(record, listener)
-        return record
+            return self._run(working)
 
-    def _run(self, record: Record, listener: Listener) -> None:
+    def _run(self, working: Callable[[str, str, float], None]) -> Record:
+        record = Record()
         rows = self.sizes()
         seen: set[str] = set()
         texts = [one.text for one in self.problem.expectations if one.path is None]
@@ -230,7 +229,7 @@ class Fuzz:
         classes = [name for name in CLASSES if _matters(name, kinds, named)]
         for at in range(self.count):
             values, sizes = classes[at % len(classes)] if self.drawn else "random", next(rows)
-            listener.working(0, self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
+            working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
             seed = self.request.seed + 1 + at
             plainer = [(values, sizes), ("random", sizes), ("random", {})]
             for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
@@ -256,6 +255,7 @@ class Fuzz:
                 }
                 record.command = command(trial.request, self.device)
                 break
+        return record
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
         """Return a case with the tolerance that rounding needs, and why it decides nothing, if so."""
@@ -391,7 +391,6 @@ def fuzz_all(
     settings: Settings,
     count: int,
     where: str | None,
-    listener: Listener,
     tell: Callable[[Result, Record], None],
 ) -> None:
     """Fuzz each kernel that came out right in a run, on the run's devices; a fault makes its result wrong.
@@ -399,14 +398,13 @@ def fuzz_all(
     `requests` have one kernel each, by name, in the order of the cases of the run's series.
     """
     by_name = {(request.file, request.kernels[0]): request for request in requests}
-    listener.begin(len(run.file.results))
-    try:
+    with run.told(len(run.file.results)):
         for result in list(run.file.results):
             request = by_name.get((result.source, result.kernel))
             device = next((one for one in run.devices if one.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
-            record = Fuzz(request, device, settings, count, where).run(listener)
+            record = Fuzz(request, device, settings, count, where).run(run.shown.working)
             new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(
@@ -415,8 +413,6 @@ def fuzz_all(
             run.replace(result, new)
             run.write()
             tell(new, record)
-    finally:
-        listener.end()
 
 
 def sentences(result: Result, record: Record) -> list[str]:

@@ -42,7 +42,7 @@ from cudabench.measure.conclusion import (
     warned,
     wrong_reason,
 )
-from cudabench.measure.context import InputSet, RunContext, constants_of, describe
+from cudabench.measure.context import InputSet, RunContext, constants_of, describe, stopped
 from cudabench.measure.modules import load
 from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
 from cudabench.measure.sampling import scale_warnings
@@ -411,13 +411,6 @@ class GpuRun(RunContext):
             footprint_over_l2=over_l2,
             cpu=self.cpu,
         )
-
-
-def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
-    """Return the results where the one at `at` ended the measurement."""
-    reason = f"not timed, because the other side is {found.status}"
-    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
-    return [*other[:at], found, *other[at + 1 :]]
 
 
 def same_code(one: Subject, two: Subject) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
@@ -118,22 +119,23 @@ def compare_code(
     new: Side,
     pairs: Sequence[Pair],
     architectures: Sequence[str],
-    progress: Callable[[int, str], None] = lambda done, arch: None,
+    shown: Any,
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
     Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
-    the cache keeps what they made. progress: called with how many architectures are done, and the next one.
+    the cache keeps what they made. `shown` is told of each architecture, as of a kernel.
 
     Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
     """
     tasks = [_Task(old, new, tuple(pairs), arch) for arch in architectures]
     found = []
-    progress(0, architectures[0])
+    shown.working(architectures[0], "compiling", 0)
     with children.spread(_one_architecture, tasks, min(len(tasks), children.processors())) as results:
-        for done, made in enumerate(results, 1):
+        for made in results:
             found.append(made)
-            progress(done, architectures[min(done, len(tasks) - 1)])
+            shown.finished("")
+            shown.working(architectures[min(len(found), len(tasks) - 1)], "compiling", 0)
     return [made[at] for at in range(len(pairs)) for made in found]
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure.run import Run
-from cudabench.measure.sweep import take
 from cudabench.plan.space import Axis, Plan, Refusal, Values, combinations
 from cudabench.records.results import Result
 from cudabench.results.sweep_points import cost, identity
@@ -58,7 +57,11 @@ def search(
                         tried[key] = None
                         return None
                     before = known.get(identity(point.case))
-                    tried[key] = take(run, point, before) if before else run.measure(session, point.series, point.case)
+                    tried[key] = (
+                        run.take(point.series, point.case, before)
+                        if before
+                        else run.measure(session, point.series, point.case)
+                    )
                     points.append(point)
                 return tried[key]
 

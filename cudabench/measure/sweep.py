@@ -85,7 +85,7 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
     left = []
     for point in points:
         if before := known.get(identity(point.case)):
-            take(run, point, before)
+            run.take(point.series, point.case, before)
         else:
             left.append(point)
     run.write()
@@ -93,14 +93,6 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
         with run.session(len(left), device) as session:
             for point in left:
                 run.measure(session, point.series, point.case)
-
-
-def take(run: Run, point: Point, result: Result) -> Result:
-    """Keep a result of a point that an earlier run measured."""
-    outcome = run.outcome(point.series)
-    outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
-    run.add(outcome, result)
-    return result
 
 
 def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:

@@ -25,7 +25,7 @@ class Progress:
     tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total = total
+        self._total, self._done = total, 0
         self._shown = shown and sys.stderr.isatty()
         self._log = _Log(total, every or EVERY_S) if shown and not self._shown else None
 
@@ -49,19 +49,23 @@ class Progress:
         if self._log:
             self._log.stop()
 
-    def update(self, done: int, kernel: str, phase: str, fraction: float) -> None:
-        """Show that a kernel, after `done` others, is in a phase."""
+    def working(self, kernel: str, phase: str, fraction: float) -> None:
+        """Show that a kernel is in a phase, of which a fraction is done."""
         if self._shown:
-            said = f"{done + 1}/{self._total} {kernel}: {phase}"
-            self._bar.update(self._task, completed=done + 0.95 * fraction * (phase == "timing"), description=said)
+            said = f"{self._done + 1}/{self._total} {kernel}: {phase}"
+            completed = self._done + 0.95 * fraction * (phase == "timing")
+            self._bar.update(self._task, completed=completed, description=said)
         elif self._log:
-            self._log.now = done, kernel, phase, fraction
+            self._log.now = self._done, kernel, phase, fraction
 
-    def print(self, printed: str) -> None:
-        """Print what a kernel printed, on standard error, undisturbed by the line.
+    def finished(self, printed: str) -> None:
+        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line.
 
         Its last line ends, too: what is printed next must not make a command of both to a CI runner.
         """
+        self._done += 1
+        if not printed:
+            return
         printed += "" if printed.endswith("\n") else "\n"
         if self._shown:
             self._console.print(printed, end="")
