@@ -23,7 +23,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
 from cudabench.explain import executed, lane_equations, machine_code, merged
-from cudabench.measure import context, floors
+from cudabench.measure import context, gpu_run
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings
@@ -534,7 +534,7 @@ def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, na
     found = machine_code.arithmetic([sass.Function("k", "k", (block,))], [])
     assert found == names
     h200 = DeviceInfo("H200", "cuda", "9.0", sm_count=132, clocks={"sm_mhz": 1980})
-    assert (floors.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
+    assert (gpu_run.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
 
 
 @needs_tools

@@ -19,7 +19,7 @@ from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale,
 from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
-from cudabench.measure import sampling
+from cudabench.measure.timing import enough, warm_up
 from cudabench.occupancy import capability, occupancy
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Settings
@@ -217,10 +217,10 @@ class Ceilings:
 
     def _time(self, sample: Callable[[], float]) -> Timing:
         self.progress("warming up", 0)
-        sampling.warm_up(sample, min(WARM_UP_S, self.settings.min_time))
+        warm_up(sample, min(WARM_UP_S, self.settings.min_time))
         samples: list[float] = []
         start = time.monotonic()
-        while not sampling.enough(samples, time.monotonic() - start, self.settings):
+        while not enough(samples, time.monotonic() - start, self.settings):
             self.progress("timing", min(len(samples) / self.settings.min_samples, 1.0))
             samples.append(sample())
         return stats.summarize(samples, "hot")

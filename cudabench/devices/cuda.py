@@ -95,10 +95,6 @@ class Module:
                 driver.memcpy_htod(pointer, content)
             return
 
-    def max_threads(self, name: str) -> int:
-        """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
-        return int(self.resources(name).max_threads or 0)
-
 
 def _ptx(compiled: Compiled) -> str:
     return compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")

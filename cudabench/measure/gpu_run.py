@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from cudabench.cards.rates import PER_CLOCK
 from cudabench.compile import cubin
-from cudabench.devices.protocol import Device, Module, Work
+from cudabench.devices.protocol import Device, Linked, Module, Work
 from cudabench.errors import (
     CudabenchError,
     DeviceUnusable,
@@ -31,7 +32,7 @@ from cudabench.errors import (
     UsageError,
 )
 from cudabench.explain import machine_code
-from cudabench.measure import floors, verify
+from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.conclusion import (
     MEASURED,
@@ -43,16 +44,16 @@ from cudabench.measure.conclusion import (
     wrong_reason,
 )
 from cudabench.measure.context import InputSet, RunContext, constants_of, describe, stopped
-from cudabench.measure.modules import load
-from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
-from cudabench.measure.sampling import scale_warnings
-from cudabench.measure.state import KernelState
-from cudabench.measure.timing import Sampler
+from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site, WrongOutput
+from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, Timing, Verification, Warning
+from cudabench.records.results import DeviceInfo, Hazard, Result, Timing, Verification, Warning
 from cudabench.results.warnings import warning
+
+if TYPE_CHECKING:
+    from cudabench.devices import cuda
 
 SAME_CODE = "its machine code and launch are the other one's: there is nothing to measure"
 
@@ -257,7 +258,8 @@ class GpuRun(RunContext):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
         kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in launches}
         for function, threads, dynamic in sorted(kinds):
-            needs, most = module.resources(function), module.max_threads(function)
+            needs = module.resources(function)
+            most = needs.max_threads or 0
             bound = most if most < most_threads(needs.registers) else None  # the driver's counts registers too
             shared = needs.shared_bytes + dynamic
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
@@ -305,7 +307,7 @@ class GpuRun(RunContext):
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         fewest = self.operation.least_flops
         least = fewest(self.problem) if fewest else measured.flops
-        reason = floors.impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
+        reason = impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
         if reason:
             raise WrongOutput(reason, evidence.verification)
         return warned(measured, notes, MEASURED)
@@ -430,3 +432,74 @@ def _code(one: Subject) -> tuple[object, ...]:
         [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
         dict(case.constants),
     )
+
+
+def load(device: Device, case: Case) -> Module:
+    """Return the module of a case, compiled from each source that its launches come from."""
+    by_function: dict[str, cuda.Module] = {}
+    for part in case.parts:
+        names = [launch.function for launch in part.launches]
+        clusters = {"clusters": True} if any(launch.cluster for launch in part.launches) else {}
+        by_function |= dict.fromkeys(names, device.load(part.source, part.defines, names, **clusters))
+    return Linked(by_function) if len(case.parts) > 1 else next(iter(by_function.values()))
+
+
+# The shortest time ----------------------------------------------------------------------------------------------------
+
+_FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
+# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.
+FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
+    name: {
+        "float32": rates.fp32,
+        "float64": max(rates.fp64, rates.tensor.get("fp64", 0)),
+        **{_FORMATS[number]: each for number, each in rates.tensor.items() if number in _FORMATS},
+    }
+    for name, rates in PER_CLOCK.items()
+    if name in ("7.5", "8.0", "8.6", "8.9", "9.0")
+}
+
+
+def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
+    """Return the seconds that moving the bytes takes at least, None where the card's peak is not known."""
+    if not info.peak_gbps:
+        return None
+    return max(0, nbytes - (info.l2_bytes or 0)) / (info.peak_gbps * 1e9)
+
+
+def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
+    """Return the seconds that the operations take at least in the fastest of the arithmetics, such as 'float32' or
+    'tf32'; None where a rate of this card is not known."""
+    rates = FMA_PER_CLOCK.get(info.compute_capability, {})
+    clock = info.clocks.get("sm_mhz")
+    known = [rates.get(name) for name in arithmetic]
+    if not known or None in known or not clock or not info.sm_count:
+        return None
+    return flops / (2 * max(rate for rate in known if rate) * info.sm_count * clock * 1e6)
+
+
+def impossible(
+    median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
+) -> str | None:
+    """Return one sentence where a time is shorter than the card allows, or None."""
+    names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
+    floors = (
+        (
+            bytes_floor(nbytes, info) if nbytes else None,
+            f"{nbytes} bytes take at least",
+            f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out",
+            "fewer bytes move than --bytes says",
+        ),
+        (
+            flops_floor(flops, names, info) if flops else None,
+            f"{flops} operations in {' and '.join(names)} take at least",
+            f"on {info.name}",
+            "it needs fewer operations than --flops says",
+        ),
+    )
+    for least_s, work, place, other in floors:
+        if least_s is not None and median_s < least_s:
+            return (
+                f"{median_s * 1e6:.4g} us is impossible: {work} {least_s * 1e6:.4g} us {place}; either the kernel does "
+                f"not do the work, or {other}"
+            )
+    return None

@@ -55,10 +55,6 @@ class Call:
         """Return what is known of the library's kernels: nothing."""
         return Resources(0)
 
-    def max_threads(self, name: str) -> int:
-        """Return the largest block of any kernel; the library chooses its own."""
-        return 1024
-
 
 class Library:
     """A shared library of NVIDIA's whose calls return a status."""
