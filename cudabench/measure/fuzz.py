@@ -61,12 +61,6 @@ class Trial:
     sizes: Mapping[str, int]
     request: UserRequest
 
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        return f"{self.values} values, seed {self.request.seed}{', ' * bool(sizes)}{sizes}"
-
 
 @dataclass
 class Record:
@@ -216,45 +210,39 @@ class Fuzz:
 
     def run(self, working: Callable[[str, str, float], None]) -> Record:
         """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
-        with self.session:
-            return self._run(working)
-
-    def _run(self, working: Callable[[str, str, float], None]) -> Record:
-        record = Record()
-        rows = self.sizes()
+        record, rows = Record(), self.sizes()
         seen: set[str] = set()
         texts = [one.text for one in self.problem.expectations if one.path is None]
         named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
         kinds = {one.dtype for one in self.problem.arrays if one.name in self.drawn}
-        classes = [name for name in CLASSES if _matters(name, kinds, named)]
-        for at in range(self.count):
-            values, sizes = classes[at % len(classes)] if self.drawn else "random", next(rows)
-            working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
-            seed = self.request.seed + 1 + at
-            plainer = [(values, sizes), ("random", sizes), ("random", {})]
-            for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
-                if not self.allowed(dict(extents)):
+        classes = [name for name in CLASSES if _matters(name, kinds, named)] if self.drawn else ["random"]
+        with self.session:
+            for at in range(self.count):
+                values, sizes = classes[at % len(classes)], next(rows)
+                working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
+                plainer = [(values, sizes), ("random", sizes), ("random", {})]
+                for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
+                    if not self.allowed(dict(extents)):
+                        continue
+                    trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + at))
+                    if reason is None:
+                        break
+                    if kind not in seen:  # a class that decides nothing is said once
+                        seen.add(kind)
+                        record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
+                else:
                     continue
-                trial, reason = self._decided(self.trial(kind, dict(extents), seed))
-                if reason is None:
+                record.cases += 1
+                if fault := self._fault(trial):
+                    trial, fault = self._smaller(trial, fault)
+                    record.failed = {
+                        "values": trial.values,
+                        "sizes": dict(trial.sizes),
+                        "seed": trial.request.seed,
+                        "reason": fault.reason,
+                    }
+                    record.command = command(trial.request, self.device)
                     break
-                if kind not in seen:  # a class that decides nothing is said once
-                    seen.add(kind)
-                    record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
-            else:
-                continue
-            record.cases += 1
-            fault = self._fault(trial)
-            if fault is not None:
-                trial, fault = self._smaller(trial, fault)
-                record.failed = {
-                    "values": trial.values,
-                    "sizes": dict(trial.sizes),
-                    "seed": trial.request.seed,
-                    "reason": fault.reason,
-                }
-                record.command = command(trial.request, self.device)
-                break
         return record
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
@@ -327,23 +315,17 @@ def start_of(values: str, array: Array, seed: int) -> str:
     dtype = array.dtype
     if dtype == "bool":
         return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
-    floating = dtype in _RANGES
-    flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(len(array.shape)))))
+    axes = len(array.shape)
     if values == "spike":
-        places = [((seed * 7919 + 2 * axis) % extent) | 1 for axis, extent in enumerate(array.shape)]
-        spot = "&".join(
-            f"(i{axis}=={min(place, extent - 1)})"
-            for axis, (place, extent) in enumerate(zip(places, array.shape, strict=True))
-        )
-        return f"{1000 if floating else 100}*({spot})"
-    if values == "zeros":
-        return "zeros"
-    if values == "ties":
-        return "integers(0,3)"
-    if floating:
+        places = [min(((seed * 7919 + 2 * at) % extent) | 1, extent - 1) for at, extent in enumerate(array.shape)]
+        spot = "&".join(f"(i{axis}=={place})" for axis, place in enumerate(places))
+        return f"{1000 if dtype in _RANGES else 100}*({spot})"
+    starts = {"zeros": "zeros", "ties": "integers(0,3)"}
+    if dtype in _RANGES:
         large, tiny, denormal = _RANGES[dtype]
+        flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(axes))))
         turn = f"(7*({flat})+{seed})"
-        return {
+        starts |= {
             "negative": "uniform(-1,0)",
             "signed-zero": f"np.where({turn}%2==0,-0.0,1.0*({turn}%3-1))",
             "not-positive": f"np.where({turn}%5<2,-0.0,-1.0*({turn}%3))",
@@ -354,13 +336,12 @@ def start_of(values: str, array: Array, seed: int) -> str:
             "denormal": f"uniform(-{denormal},{denormal})",
             "infinity": f"np.where(({flat})%5==2,np.where(({flat})%2==0,inf,-inf),({flat})%7-3)",
             "nan": f"np.where(({flat})%5==2,nan,({flat})%7-3)",
-        }.get(values, "random")
-    signed = dtype.startswith("int")
-    return {
-        "negative": "integers(-100,0)" if signed else "integers",
-        "mixed": "integers(-100,100)" if signed else "integers",
-        "whole": "integers",
-    }.get(values, "random")
+        }
+    elif dtype.startswith("int"):
+        starts |= {"negative": "integers(-100,0)", "mixed": "integers(-100,100)", "whole": "integers"}
+    else:
+        starts |= dict.fromkeys(("negative", "mixed", "whole"), "integers")
+    return starts.get(values, "random")
 
 
 # A launch ------------------------------------------------------------------------------------------------------------

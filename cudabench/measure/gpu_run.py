@@ -34,16 +34,20 @@ from cudabench.errors import (
 from cudabench.explain import machine_code
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.conclusion import (
+from cudabench.measure.context import (
     MEASURED,
     Evidence,
+    InputSet,
+    RunContext,
     concluded,
+    constants_of,
+    describe,
     kept_in_cache,
     kept_sentence,
+    stopped,
     warned,
     wrong_reason,
 )
-from cudabench.measure.context import InputSet, RunContext, constants_of, describe, stopped
 from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site, WrongOutput
 from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
@@ -124,19 +128,6 @@ class GpuRun(RunContext):
 
     # One kernel -------------------------------------------------------------------------------------------------
 
-    def measure(self, case: Case) -> Result:
-        """Return the result of one case, as `answer` says."""
-
-        def work(blank: Result) -> Result:
-            if self.settings.cpu:
-                self.measure_cpu()
-            return self._measured([case], [blank])[0]
-
-        def no_library(error: CudabenchError) -> bool:
-            return bool(case.peer) and isinstance(error, DeviceUnusable)
-
-        return self.answer(case, self.device.info, self.name, work, no_library)
-
     @property
     def name(self) -> str:
         """The device, as results name it."""
@@ -146,6 +137,16 @@ class GpuRun(RunContext):
         """Lay the buffers out."""
         self.buffer_sets()
         return blank
+
+    def work(self, case: Case, blank: Result) -> Result:
+        """Measure."""
+        if self.settings.cpu:
+            self.measure_cpu()
+        return self._measured([case], [blank])[0]
+
+    def skips(self, case: Case, error: CudabenchError) -> bool:
+        """Skip a library's call where the library is not there."""
+        return bool(case.peer) and isinstance(error, DeviceUnusable)
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases, with as many samples each, in pairs by their place.

@@ -12,8 +12,7 @@ from typing import Any
 
 from cudabench.devices.protocol import Device, Variable, Work
 from cudabench.measure.buffers import BufferSet
-from cudabench.measure.conclusion import wrong_reason
-from cudabench.measure.context import Arrays, InputSet
+from cudabench.measure.context import Arrays, InputSet, wrong_reason
 from cudabench.records.launch import POISON
 from cudabench.records.results import Hazard, StateVariable, Verification
 

@@ -26,16 +26,19 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError, NoRoom
 from cudabench.explain import costly, drawings, machine_code, recorded, statements
 from cudabench.measure import verify
-from cudabench.measure.conclusion import (
+from cudabench.measure.context import (
     SIMULATED,
+    Arrays,
     Evidence,
+    InputSet,
+    RunContext,
     concluded,
+    constants_of,
     extent_warnings,
     kept_sentence,
     warned,
     wrong_reason,
 )
-from cudabench.measure.context import Arrays, InputSet, RunContext, constants_of
 from cudabench.measure.counting import (
     Kernel,
     arrays_of,
@@ -88,39 +91,37 @@ class SimulatedRun(RunContext):
     output: str = field(default="", init=False)
 
     def simulate(self, case: Case) -> Result:
-        """Return the result of one case, as `answer` says."""
+        """Return the result of one case, as `measure` does."""
         self.output = ""
-        alone = len(self.cards) < 2
-
-        def elsewhere(error: CudabenchError) -> bool:
-            return (isinstance(error, NoRoom) and not alone) or self._compiles_elsewhere(case, error)
-
-        def work(blank: Result) -> Result:
-            try:
-                return self._simulate(case, blank)
-            except simulator.BudgetExceeded as stopped:
-                if not stopped.hazards:
-                    raise
-                found = hazards_of(stopped.hazards, case)
-                return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
-
-        return self.answer(case, self.device.info, self.name, work, elsewhere, alone=alone)
-
-    def ready(self, blank: Result) -> Result:
-        """Time the CPU."""
-        return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
+        return self.measure(case, alone=len(self.cards) < 2)
 
     @property
     def name(self) -> str:
         """The device, as results name it."""
         return f"sim:{self.device.architecture}"
 
-    def _compiles_elsewhere(self, case: Case, error: CudabenchError) -> bool:
-        """Whether another of the cards' architectures, the newest or the oldest, takes what this one's compiler
-        refuses: then it lacks what the kernel uses."""
-        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
+    def ready(self, blank: Result) -> Result:
+        """Time the CPU."""
+        return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
+
+    def work(self, case: Case, blank: Result) -> Result:
+        """Simulate; what was found before the time was up makes a kernel wrong."""
+        try:
+            return self._simulate(case, blank)
+        except simulator.BudgetExceeded as stopped:
+            if not stopped.hazards:
+                raise
+            found = hazards_of(stopped.hazards, case)
+            return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
+
+    def skips(self, case: Case, error: CudabenchError) -> bool:
+        """Skip what another of the cards' architectures takes: one with more room, or whose compiler, of the newest or
+        the oldest, takes what this one's refuses, which then lacks what the kernel uses."""
+        if isinstance(error, NoRoom):
+            return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
             return False
+        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
         for architecture in dict.fromkeys([*others[-1:], *others[:1]]):
             with suppress(CompilerError), self._compile_limit():
                 for part in case.parts:

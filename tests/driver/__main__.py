@@ -21,7 +21,7 @@ COVERED = (
         "__init__", "constants", "cuda", "driver_objects", "modules", "nvml", "probe", "protocol",
     )),
     *(f"cudabench/measure/{name}.py" for name in (
-        "buffers", "conclusion", "counting", "floors", "gpu_run", "modules", "outputs", "sampling", "session", "state",
+        "buffers", "counting", "gpu_run", "modules", "outputs", "session", "state",
         "timing", "worker",
     )),
     *(f"cudabench/ceilings/{name}.py" for name in (
