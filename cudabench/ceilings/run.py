@@ -22,7 +22,7 @@ from cudabench.measure.session import Session, Silent
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 
-WORKER = "cudabench.ceilings.worker"
+WORKER = "cudabench.ceilings.gpu"
 ENERGY = "energy"  # the group that is measured only where it is asked for
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
 class _Process:
     """One forked process: the ends of its pipes here, and which kernel it has."""
 
-    pid: int
+    process: BaseProcess
     to: Connection
     out_of: Connection
     has: int | None = None
@@ -128,35 +129,29 @@ def results(
 def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
     out_of, back = Pipe(duplex=False)
     tasks, to = Pipe(duplex=False)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    parent = os.getpid()
+    mine = [out_of, to, *(end for other in others for end in (other.to, other.out_of))]
+    process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
     # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
             # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+            process.start()
     finally:
-        if os.getpid() == parent:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if pid == 0:
-        try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for mine in (out_of, to, *(end for other in others for end in (other.to, other.out_of))):
-                mine.close()
-            _work(cases, simulate, tasks, back)
-        finally:
-            os._exit(1)  # no handler of the parent's, no flush of its buffers
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     tasks.close()
     back.close()
-    return _Process(pid, to, out_of)
+    return _Process(process, to, out_of)
 
 
-def _work(cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection) -> None:
-    """Be the child: simulate what comes until no more does, and leave."""
+def _work(
+    cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection, parents: Sequence[Connection]
+) -> None:
+    """Be the child: simulate what comes until no more does, and leave, without the parent's handlers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in parents:
+        end.close()
     gc.freeze()  # what the parent made stays shared
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
@@ -192,8 +187,7 @@ def _end(one: _Process) -> str:
     """End a process, and return how it ended."""
     one.to.close()
     one.out_of.close()
-    with suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
-    _, status = os.waitpid(one.pid, 0)
-    code = os.waitstatus_to_exitcode(status)
+    one.process.kill()
+    one.process.join()
+    code = one.process.exitcode or 0
     return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"

@@ -21,11 +21,10 @@ COVERED = (
         "__init__", "constants", "cuda", "driver_objects", "modules", "nvml", "probe", "protocol",
     )),
     *(f"cudabench/measure/{name}.py" for name in (
-        "buffers", "counting", "gpu_run", "modules", "outputs", "session", "state",
-        "timing", "worker",
+        "buffers", "context", "counting", "gpu_run", "outputs", "session", "timing", "worker",
     )),
     *(f"cudabench/ceilings/{name}.py" for name in (
-        "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run", "worker",
+        "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run",
     )),
 )  # fmt: skip
 # The simulator, where these tests spend their time, is not traced.

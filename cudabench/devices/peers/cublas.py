@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping
 
-from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there

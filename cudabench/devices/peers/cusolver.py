@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
 from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
