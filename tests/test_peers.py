@@ -16,7 +16,7 @@ import pytest
 
 from cudabench import cli, operations
 from cudabench.devices import peers
-from cudabench.devices.peers import call as calls
+from cudabench.devices import peers as calls
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.plan import cases

@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Iterable, Mapping, MutableMapping
 from ctypes import c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,7 @@ class TextureDescriptor(ctypes.Structure):
 
 def _call(driver: ctypes.CDLL, what: Surface | Texture, name: str, *arguments: Any) -> None:
     """Call the driver for a texture or surface. Raises OutOfMemory, and DeviceError with what was being made."""
-    status = getattr(driver, name)(*arguments)
-    if not status:
+    if not (status := getattr(driver, name)(*arguments)):
         return
     kind = type(what).__name__.lower()
     made = f"the {kind} {what.buffer}, {what.dtype} {'x'.join(map(str, what.shape))}"
@@ -168,6 +168,7 @@ class TextureObject:
             self._own.fill(self.pointer, stream)
 
 
+@dataclass(frozen=True)
 class SurfaceObject:
     """A surface object over a CUDA array that stands for a buffer in device memory while kernels run; `handle` is what
     a kernel gets.
@@ -175,18 +176,9 @@ class SurfaceObject:
     `fill` and `empty` copy the buffer to the array and back; two are equal where they do the same.
     """
 
-    def __init__(self, driver: ctypes.CDLL, surface: Surface, pointer: int, array: CudaArray) -> None:
-        self.array, self.pointer = array, pointer
-        handle = c_uint64()
-        _call(driver, surface, "cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(array.resource))
-        self.handle = int(handle.value)
-        weakref.finalize(self, driver.cuSurfObjectDestroy, handle).atexit = False
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SurfaceObject) and (self.array, self.pointer) == (other.array, other.pointer)
-
-    def __hash__(self) -> int:
-        return hash((id(self.array), self.pointer))
+    array: CudaArray
+    pointer: int
+    handle: int = field(compare=False)
 
     def fill(self, stream: int) -> None:
         """Queue the copy of the buffer to the CUDA array."""
@@ -215,7 +207,10 @@ def objects_of(
         if isinstance(one, Surface):
             array = arrays.get(one) or CudaArray(driver, one)
             shared[one.buffer] = arrays[one] = array
-            objects[one] = SurfaceObject(driver, one, pointers[one.buffer], array)
+            handle = c_uint64()
+            _call(driver, one, "cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(array.resource))
+            objects[one] = SurfaceObject(array, pointers[one.buffer], int(handle.value))
+            weakref.finalize(objects[one], driver.cuSurfObjectDestroy, handle).atexit = False
         else:
             over = None if one.linear else shared.get(one.buffer)
             objects[one] = TextureObject(driver, one, pointers[one.buffer], over)

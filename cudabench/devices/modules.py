@@ -29,18 +29,18 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
     types: list[Any] = []
     offset = 0
     for argument in arguments:
-        if isinstance(argument, ByValue):
-            gap = -offset % argument.align
-            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
-            offset += gap + len(argument.content)
-            continue
-        if isinstance(argument, TensorMap) and not argument.pointer:
-            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
-            continue
-        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
-        width = 8 if address else np.asarray(argument).dtype.itemsize
-        types.append("P" if address else np.asarray(argument).dtype)
-        offset += -offset % width + width
+        match argument:
+            case ByValue():
+                gap, width = -offset % argument.align, len(argument.content)
+                types.append(f"{gap}x{width}s" if gap else f"{width}s")
+                offset += gap + width
+            case TensorMap(pointer=False):
+                types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
+            case _:
+                address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
+                kind = np.dtype(np.uint64) if address else np.asarray(argument).dtype
+                types.append("P" if address else kind)
+                offset += -offset % kind.itemsize + kind.itemsize
     return types
 
 
@@ -186,8 +186,7 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
     made, ready = c_void_p(), c_void_p()
 
     def call(name: str, *arguments: Any) -> None:
-        status = getattr(driver, name)(*arguments)
-        if status:
+        if status := getattr(driver, name)(*arguments):
             raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
 
     call("cuStreamBeginCapture_v2", c_void_p(stream()), c_int(CAPTURE_THREAD_LOCAL))

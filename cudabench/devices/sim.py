@@ -250,8 +250,7 @@ def _by_kind(launches: Sequence[Launch], reports: Sequence[simulator.Report]) ->
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
     """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
-    lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
-    if lacks:
+    if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
         told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
@@ -320,26 +319,22 @@ def _names(launch: Launch) -> list[str]:
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:
     """Return what the simulator gets for a launch's argument."""
-    if isinstance(argument, (Surface, Texture)):
-        how = {
-            one.name: getattr(argument, one.name)
-            for one in fields(argument)
-            if one.name not in ("buffer", "dtype", "shape")
-        }
-        return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
-    if isinstance(argument, TensorMap):
-        array = arrays[argument.buffer]
-        return simulator.TensorMap(
-            array, argument.box, argument.sizes, argument.strides, argument.steps, argument.swizzle, argument.fill,
-            argument.dtype,
-        )  # fmt: skip
-    if isinstance(argument, Rows):
-        return simulator.Rows(arrays[argument.buffer], argument.count, argument.pitch)
-    if isinstance(argument, str):
-        return arrays[argument]
-    if isinstance(argument, ByValue):
-        if not argument.pointers:
+    match argument:
+        case Surface() | Texture():
+            left_out = ("buffer", "dtype", "shape")
+            how = {one.name: getattr(argument, one.name) for one in fields(argument) if one.name not in left_out}
+            return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
+        case TensorMap():
+            return simulator.TensorMap(
+                arrays[argument.buffer], argument.box, argument.sizes, argument.strides, argument.steps,
+                argument.swizzle, argument.fill, argument.dtype,
+            )  # fmt: skip
+        case Rows():
+            return simulator.Rows(arrays[argument.buffer], argument.count, argument.pitch)
+        case str():
+            return arrays[argument]
+        case ByValue(content=content, pointers=pointers) if pointers:
+            return simulator.Struct(content, tuple((offset, buffer, arrays[buffer]) for offset, buffer in pointers))
+        case ByValue():
             return argument.content
-        pointers = tuple((offset, buffer, arrays[buffer]) for offset, buffer in argument.pointers)
-        return simulator.Struct(argument.content, pointers)
     return argument

@@ -25,6 +25,7 @@ from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
 from cudabench.records.launch import LARGE, POISON
 from cudabench.records.planned import Buffer, Operation, Problem
+from cudabench.records.results import Hazard
 
 MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger
@@ -38,22 +39,6 @@ LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off t
 # By which the other inputs begin later; keeps every alignment that kernels ask for, and that of linear textures
 # (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
 ROTATION_BYTES = 512
-
-
-@dataclass(frozen=True)
-class Stray:
-    """A write outside an array: the array, the first byte that changed, counted from the array's start, and how many
-    bytes of the zone did."""
-
-    name: str
-    offset: int
-    count: int
-    nbytes: int
-
-    def __str__(self) -> str:
-        beyond = self.offset - self.nbytes
-        place = f"{-self.offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
-        return f"the kernel wrote outside '{self.name}', first {place}, {self.count} bytes in all"
 
 
 @dataclass(frozen=True)
@@ -122,16 +107,19 @@ class BufferSet:
         for name, address in self.addresses.items():
             self.device.release(address - (guard_bytes(sizes[name]) if name in sizes else 0))
 
-    def stray(self) -> Stray | None:
-        """Return the first write outside an array, or None."""
+    def stray(self) -> Hazard | None:
+        """Return the first write outside an array, or None: the byte, and how many of the zone changed."""
         for pointer, nbytes, buffer in self._zones():
             zone = np.empty(nbytes, np.uint8)
             self.device.download(pointer, zone)
             changed = np.flatnonzero(zone != GUARD)
             if changed.size:
                 start = self.addresses[buffer.name]
-                nearest = int(changed[-1 if pointer < start else 0])  # which says most
-                return Stray(buffer.name, pointer + nearest - start, int(changed.size), buffer.nbytes)
+                offset = pointer - start + int(changed[-1 if pointer < start else 0])  # which says most
+                beyond, count = offset - buffer.nbytes, int(changed.size)
+                place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
+                said = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
+                return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, said)
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:

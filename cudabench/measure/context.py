@@ -151,7 +151,8 @@ class RunContext:
     @property
     def name(self) -> str:
         """The device, as results name it."""
-        raise NotImplementedError
+        info = self.device.info
+        return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def ready(self, blank: Result) -> Result:
         """Take what all kernels need and return a blank result; what is raised here ends the run."""

@@ -53,7 +53,7 @@ from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
-from cudabench.records.results import DeviceInfo, Hazard, Result, Timing, Verification, Warning
+from cudabench.records.results import DeviceInfo, Result, Timing, Verification, Warning
 from cudabench.results.warnings import warning
 
 if TYPE_CHECKING:
@@ -127,11 +127,6 @@ class GpuRun(RunContext):
         self._buffer_sets = ()
 
     # One kernel -------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The device, as results name it."""
-        return f"cuda:{self.device.info.index}"
 
     def ready(self, blank: Result) -> Result:
         """Lay the buffers out."""
@@ -308,8 +303,7 @@ class GpuRun(RunContext):
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         fewest = self.operation.least_flops
         least = fewest(self.problem) if fewest else measured.flops
-        reason = impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
-        if reason:
+        if reason := impossible(timing.median_s, measured.bytes, least, formats, self.device.info):
             raise WrongOutput(reason, evidence.verification)
         return warned(measured, notes, MEASURED)
 
@@ -385,10 +379,8 @@ class GpuRun(RunContext):
 
     def _nothing_outside(self, one: Subject) -> None:
         """Raise WrongOutput where a kernel wrote outside an array."""
-        for stray in filter(None, (site.buffers.stray() for site in one.sites)):
-            nowhere = (0, 0, 0)
-            hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
-            raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
+        for hazard in filter(None, (site.buffers.stray() for site in one.sites)):
+            raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
     def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
         """Return the result with its time, and with what follows from that and from the bytes that move."""

@@ -1,13 +1,11 @@
 """What a kernel leaves on a GPU: its outputs, held against the references in full or by a digest of outputs known to be
-right; what lies at other places; and variables of its modules, which are set back before every sample."""
+right; and variables of its modules, which are set back before every sample."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Any
 
 from cudabench.devices.protocol import Device, Variable, Work
@@ -17,7 +15,6 @@ from cudabench.records.launch import POISON
 from cudabench.records.results import Hazard, StateVariable, Verification
 
 ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
-ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 ALWAYS_BYTES = 1 << 20  # of variables are set back before every sample; larger ones only once a launch changed them
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
 
@@ -121,34 +118,6 @@ class OutputCheck:
 
     def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
         return id(site.inputs), site.buffers.digests(expected)
-
-
-@dataclass
-class Others:
-    """What a kernel leaves at a place, which its launches at others may not touch: by digests, taken at turns that it
-    cannot know. Before a place's next turn nothing but the kernel has been at work there."""
-
-    sites: Sequence[Site]
-    random: Random
-    watched: bool
-    _left: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _turns: Counter[int] = field(default_factory=Counter)
-
-    def leave(self, turn: int) -> None:
-        """Note what lies at a place, or not, after samples there."""
-        self._turns[turn] += 1
-        if self.watched and (self._turns[turn] <= ALWAYS_LEFT or not self.random.randrange(ONE_LEFT_IN)):
-            buffers = self.sites[turn].buffers
-            self._left[turn] = buffers.digests(buffers.written)
-
-    def touched(self, turns: Iterable[int]) -> bool:
-        """Tell whether something else lies at one of the places now."""
-        for turn in turns:
-            left = self._left.pop(turn, None)
-            buffers = self.sites[turn].buffers
-            if left is not None and buffers.digests(buffers.written) != left:
-                return True
-        return False
 
 
 class KernelState:

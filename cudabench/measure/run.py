@@ -132,7 +132,7 @@ class Run(Kept):
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
             texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
-            self.file.listings = {name: listing(joined(parts)) for name, parts in texts.items()}
+            self.file.listings = {name: listing(parts) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
@@ -247,17 +247,12 @@ class Run(Kept):
         )  # fmt: skip
 
 
-def joined(parts: Iterable[str]) -> str:
-    """Return a text of which each part lacks some kernels, whose lines it has empty."""
+def listing(parts: Iterable[str]) -> str:
+    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most. Each
+    part lacks some kernels, whose lines it has empty."""
     lines = (text.split("\n") for text in dict.fromkeys(parts))
-    return "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
-
-
-def listing(text: str) -> str:
-    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most."""
-    if len(text) <= MOST_LISTED:
-        return text
-    return text[: text.rfind("\n", 0, MOST_LISTED) + 1]
+    text = "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
+    return text if len(text) <= MOST_LISTED else text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 
 def versions(device: Choice) -> dict[str, Any]:

@@ -54,7 +54,7 @@ from cudabench.measure.counting import (
 )
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, StateVariable, Warning, Watch
+from cudabench.records.results import Hazard, Result, Warning, Watch
 from cudabench.results.warnings import warning
 
 LITERALS = 4  # of a line that a warning names
@@ -94,11 +94,6 @@ class SimulatedRun(RunContext):
         """Return the result of one case, as `measure` does."""
         self.output = ""
         return self.measure(case, alone=len(self.cards) < 2)
-
-    @property
-    def name(self) -> str:
-        """The device, as results name it."""
-        return f"sim:{self.device.architecture}"
 
     def ready(self, blank: Result) -> Result:
         """Time the CPU."""
@@ -234,7 +229,13 @@ class SimulatedRun(RunContext):
         """Return the result with what further launches tell, where they are to, and what is wrong."""
         faults = self._faults(case, run, result, arrays)
         if result.state and not faults:
-            faults = self._faults_of_a_second_launch(case, result.state)
+            # Once more, on other inputs and with what the first launch left.
+            inputs = self.input_sets[1]
+            left = self._arrays(case, inputs)
+            self._launch(case, left, "launching again")
+            again = inputs.compare(case.expects, left, "again")
+            if again and again.mismatches:
+                faults = [f"{wrong_reason(again)}: {kept_sentence(result.state)}"]
         if case.bounds and not faults:
             result, faults = self._in_another_order(case, result, arrays, began, took)
         if case.bounds and not faults:
@@ -341,24 +342,13 @@ class SimulatedRun(RunContext):
         faults = [hazard_reason(result.hazards)] if result.hazards else []
         if not case.source.builtin:  # a built-in kernel's inputs are read-only
             inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
-            written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
-            if written:
+            if written := verify.changed(self.inputs, {name: arrays[name] for name in inputs}):
                 faults.append(written)
         if result.verification and result.verification.mismatches:
             faults.append(wrong_reason(result.verification))
         if faults and run.report.suspicions:
             faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
         return faults
-
-    def _faults_of_a_second_launch(self, case: Case, state: Sequence[StateVariable]) -> list[str]:
-        """Launch once more, on other inputs and with what the first launch left, and return what is wrong then."""
-        inputs = self.input_sets[1]
-        arrays = self._arrays(case, inputs)
-        self._launch(case, arrays, "launching again")
-        again = inputs.compare(case.expects, arrays, "again")
-        if again is None or not again.mismatches:
-            return []
-        return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
 
     def _costly(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:
         """Return what is to be said of arithmetic that costs more than it looks."""

@@ -10,6 +10,7 @@ samples all that kernels write is poisoned or set back, and every output is held
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.devices.protocol import Work
-from cudabench.measure.outputs import ELSEWHERE, Others, Site, WrongOutput
+from cudabench.measure.outputs import ELSEWHERE, Site, WrongOutput
 from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Result, Timing, Warning
 from cudabench.results import stats
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
 MAX_GROUP = 16
+ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 CLOCK_DROP = 0.05
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
@@ -56,8 +58,9 @@ class Sampler:
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
         self.copies: list[float] = []
-        watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
-        self.others = Others(self.sites, run.random, watched)
+        self.watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
+        self.turns: Counter[int] = Counter()
+        self.left: dict[int, tuple[int, ...]] = {}  # digests of what samples left at a place
 
     def sample(self) -> None:
         """Warm up and sample; WrongOutput where a sample's output is wrong. Leaves an output of a kernel that is alone
@@ -144,11 +147,19 @@ class Sampler:
                     number = len(one.samples)
                     raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(turn)
-        self.others.leave(turn)
+        self.turns[turn] += 1
+        if self.watched and (self.turns[turn] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
+            self.left[turn] = self._written(turn)
         self.clock.look(len(self.of_place))
 
+    def _written(self, turn: int) -> tuple[int, ...]:
+        buffers = self.sites[turn].buffers
+        return buffers.digests(buffers.written)
+
     def _check_touched(self, turns: Iterable[int]) -> None:
-        if self.others.touched(turns):
+        """Raise WrongOutput where launches at other places wrote to one of these: before a place's next turn nothing
+        but the kernel has been at work there. What lies there is noted at turns that a kernel cannot know."""
+        if any(self.left.pop(turn) != self._written(turn) for turn in turns if turn in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _turned(self, one: Subject, site: Site) -> Site | None:
