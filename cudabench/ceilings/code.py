@@ -44,8 +44,7 @@ def check(image: bytes, entry: str, claim: Claim) -> str:
 
     Raises OtherCode where that is not what is claimed, and DeviceUnusable where nvdisasm is not there.
     """
-    functions = nvdisasm.functions(image, entry)
-    if not functions:
+    if not (functions := nvdisasm.functions(image, entry)):
         raise OtherCode(f"the machine code has no kernel {entry}")
     bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
     if not bodies:

@@ -160,8 +160,7 @@ class Ceilings:
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
-        images = self.module.images([benchmark.function])
-        if not images:
+        if not (images := self.module.images([benchmark.function])):
             raise code.OtherCode("the compiler keeps no machine code to look at")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check(images[0][0], images[0][1][0], claim)

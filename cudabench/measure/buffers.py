@@ -43,7 +43,7 @@ ROTATION_BYTES = 512
 
 @dataclass(frozen=True)
 class BufferSet:
-    """All buffers of a problem at one place: their addresses, by name.
+    """All buffers of a problem at one place: their addresses, by name, and sizes, with what they go on with.
 
     `copy_bytes` is what the copy to compare with reads, and writes again: half of the bytes that the operation moves.
     """
@@ -51,6 +51,7 @@ class BufferSet:
     device: Device
     buffers: Sequence[Buffer]
     addresses: Mapping[str, int]
+    sizes: Mapping[str, int]
     copy_bytes: int
 
     @property
@@ -96,16 +97,13 @@ class BufferSet:
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return digests of some arrays with what they go on with, after all that is queued."""
-        sizes = {buffer.name: buffer.nbytes + _extra(buffer) for buffer in self.buffers}
-        sizes |= {_before(buffer.name): buffer.nbytes for buffer in self.buffers}
-        sizes |= dict.fromkeys(_ENDS.values(), self.copy_bytes)
-        return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
+        return tuple(self.device.digest(self.addresses[name], self.sizes[name]) for name in names)
 
     def release(self) -> None:
         """Free the memory."""
-        sizes = {buffer.name: buffer.nbytes for buffer in self.buffers}
+        guards = {buffer.name: guard_bytes(buffer.nbytes) for buffer in self.buffers}
         for name, address in self.addresses.items():
-            self.device.release(address - (guard_bytes(sizes[name]) if name in sizes else 0))
+            self.device.release(address - guards.get(name, 0))
 
     def stray(self) -> Hazard | None:
         """Return the first write outside an array, or None: the byte, and how many of the zone changed."""
@@ -216,7 +214,7 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
         for name in _ENDS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
-        made.append(BufferSet(device, buffers, addresses, half))
+        made.append(BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_ENDS.values(), half)}, half))
     return tuple(made)
 
 

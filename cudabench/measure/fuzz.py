@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from cudabench.devices import Choice
@@ -94,15 +95,14 @@ class Fuzz:
             )
         if not self._meets_where(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
-        self.drawn = self._drawn()
-        self.named = self._named()
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
         self.session = session.Session(device, self.settings)
 
     # What is varied ---------------------------------------------------------------------------------------------------
 
-    def _drawn(self) -> set[str]:
-        """Return the arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
+    @cached_property
+    def drawn(self) -> set[str]:
+        """The arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
         parsed = [self.problem.parsed(one) for one in self.problem.expectations if one.path is None]
         names = {name for one in parsed for name in one.names}
         places = {name for one in parsed for name in precision.indices(one)}
@@ -114,8 +114,9 @@ class Fuzz:
             and not {one.name, self.problem.before(one.name)} & places
         }
 
-    def _named(self) -> dict[str, int]:
-        """Return the whole numbers that shapes are made of and that the command line gives as such."""
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """The whole numbers that shapes are made of and that the command line gives as such."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
@@ -180,22 +181,16 @@ class Fuzz:
         """Yield sizes without end: the largest prime that fits, then others in turn; {} where none may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
         for at in itertools.count():
-            sizes = {}
-            for order, (name, choices) in enumerate(options.items()):
-                if choices:
-                    # The first is the largest; others take their turns with different steps.
-                    sizes[name] = choices[-1 - (at * (2 * order + 3)) % len(choices)]
-            for name in tuple(sizes):
-                if self.allowed(sizes):
-                    break
-                sizes = {other: size for other, size in sizes.items() if other != name}
-            if sizes and self.allowed(sizes):
-                yield {name: sizes[name] for name in self.named if name in sizes}
-            elif self.allowed({}):
-                yield {}
-            else:  # the problem itself is larger than a case may be
-                small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
-                yield next(filter(self.allowed, small), {})
+            # The first is the largest; others take their turns with different steps.
+            wanted = [
+                (name, choices[-1 - (at * (2 * order + 3)) % len(choices)])
+                for order, (name, choices) in enumerate(options.items())
+                if choices
+            ]
+            fewer = (dict(wanted[left_out:]) for left_out in range(len(wanted) + 1))
+            # Where the problem itself is larger than a case may be:
+            small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
+            yield next(filter(self.allowed, itertools.chain(fewer, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
         """Return the sizes of one number, ascending, that are possible where the others stay or are small."""
@@ -426,9 +421,8 @@ def unmeasured(result: Result) -> Result:
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
     """Return a request for each kernel of the series, which may have come from a glob."""
-    cases = [case for one in series for case in one.cases]
     found = []
-    for case in cases:
+    for case in (case for one in series for case in one.cases):
         of_file = [one for one in requests if one.file == case.source.name]
         own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
         found.append(replace(own, kernels=(case.kernel,)))

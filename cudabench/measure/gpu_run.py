@@ -83,17 +83,6 @@ class Subject:
     typical: float = 0.0
     samples: list[float] = field(default_factory=list)
 
-    def found(self, wrong: WrongOutput) -> Result:
-        """Return the result of a kernel that is wrong."""
-        return replace(
-            self.result,
-            status="wrong",
-            reason=wrong.reason,
-            verification=wrong.verification,
-            hazards=wrong.hazards or None,
-            state=self.state.kept,
-        )
-
     def may_repeat(self) -> bool:
         """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and
         without overwriting its inputs, which are then fresh in one run only."""
@@ -187,7 +176,15 @@ class GpuRun(RunContext):
                 results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
             return results
         except WrongOutput as wrong:
-            return stopped(results, self.at, own[self.at].found(wrong))
+            found = replace(
+                own[self.at].result,
+                status="wrong",
+                reason=wrong.reason,
+                verification=wrong.verification,
+                hazards=wrong.hazards or None,
+                state=own[self.at].state.kept,
+            )
+            return stopped(results, self.at, found)
         finally:
             if self.device.alive():
                 for one in own:
@@ -197,13 +194,15 @@ class GpuRun(RunContext):
         """Return, by site, what is queued before a sample and is not timed."""
         local_bytes = one.module.resources(one.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(one.module.ptx)
-        found = []
-        for site in one.sites:
-            works = [*site.reset(), *one.state.reset(), self.device.scrub(local_bytes)]
-            if kept:
-                works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
-            found.append(works)
-        return found
+        return [
+            [
+                *site.reset(),
+                *one.state.reset(),
+                self.device.scrub(local_bytes),
+                *(self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers if kept),
+            ]
+            for site in one.sites
+        ]
 
     def _leave_outputs(self, one: Subject) -> None:
         """Take one more sample of a kernel at each site, which does not count, for the last looks."""
@@ -261,14 +260,29 @@ class GpuRun(RunContext):
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, one: Subject) -> None:
-        """Bind the kernel to every place and run it there; WrongOutput where an output is wrong."""
+        """Bind the kernel to every place, run it there once and note how its outputs compare; WrongOutput where one is
+        wrong."""
         one.sites = self._sites(one.case, one.module)
         for site in one.sites:
             if copy := site.buffers.copy():
                 copy()  # what it writes is the same from now on
         if not one.case.source.builtin:
             one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
-        self._run_first(one)
+        self.progress("running", 0)
+        for site in one.sites:
+            self.launch(one, site)
+            one.state.look()
+        self.progress("verifying", 0)
+        self._nothing_outside(one)
+        one.before, _ = one.check.in_full(one.sites[0], "before")
+        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
+            self.raise_if_wrong(one, found)
+        if one.state.kept and len(one.sites) > 1:
+            # Once more, on other inputs, with what the first launches left.
+            for site in one.sites[:2]:
+                self.launch(one, site, reset=False)
+                if again := one.check.by_digest(site, "again"):
+                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
     def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
         """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
@@ -331,24 +345,6 @@ class GpuRun(RunContext):
             work = self.device.bind(module, case.launches, place.addresses)
             sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
-
-    def _run_first(self, one: Subject) -> None:
-        """Run the kernel once at every site and note how its outputs compare; WrongOutput where one is wrong."""
-        self.progress("running", 0)
-        for site in one.sites:
-            self.launch(one, site)
-            one.state.look()
-        self.progress("verifying", 0)
-        self._nothing_outside(one)
-        one.before, _ = one.check.in_full(one.sites[0], "before")
-        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
-            self.raise_if_wrong(one, found)
-        if one.state.kept and len(one.sites) > 1:
-            # Once more, on other inputs, with what the first launches left.
-            for site in one.sites[:2]:
-                self.launch(one, site, reset=False)
-                if again := one.check.by_digest(site, "again"):
-                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
     def launch(self, one: Subject, site: Site, *, reset: bool = True) -> None:
         """Run the kernel once on poisoned outputs, after its state has been set back unless told."""

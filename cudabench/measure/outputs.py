@@ -98,8 +98,7 @@ class OutputCheck:
     def timed(self, site: Site) -> Verification | None:
         """Look at the outputs of a timed sample; as `by_digest`, but comparisons in full are left out when they took
         too much of the time so far, which can be only where a kernel's outputs differ from run to run."""
-        expected = site.inputs.expected(self.expects)
-        if not expected:
+        if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
             self.samples += 1

@@ -209,17 +209,20 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
 # What may be varied --------------------------------------------------------------------------------------------------
 
 
+PLACING = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by arguments after the first
+
+
 def indices(expression: Expression) -> set[str]:
     """Return the names that an expression reads as places of an array: other values of them need not be places."""
     found: set[str] = set()
     for node in ast.walk(expression.tree):
-        places: list[ast.AST] = []
-        if isinstance(node, ast.Subscript):
-            places = [node.slice]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift"):
-                places = [*node.args[1:]]
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.LShift, ast.RShift)):
-            places = [node.right]
+        places: list[ast.expr]
+        match node:
+            case ast.Subscript(slice=place) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=place):
+                places = [place]
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in PLACING:
+                pass
+            case _:
+                continue
         found |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
     return found | {name.removesuffix("_") for name in found}

@@ -87,8 +87,7 @@ def git(source: Source) -> dict[str, Any] | None:
     """
     path = _path(source)
     _, colon, inside = source.name.partition(":")
-    committed = bool(colon) and not path.is_file()
-    if committed:
+    if committed := bool(colon) and not path.is_file():
         path = Path(inside)
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):

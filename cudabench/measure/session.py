@@ -229,9 +229,7 @@ class Session(AbstractContextManager["Session"]):
         self._start()
         assert self._worker
         try:
-            done = self._worker.carry_out(order, self.settings.timeout, end, self.working)
-        except _LostError as why:
-            done = Finished(lost(why.at, why.reason), context_lost=True)
+            done = self._worker.carry_out(order, self.settings.timeout, end, self.working, lost)
         except BaseException:
             self.end()
             raise
@@ -304,14 +302,6 @@ class Session(AbstractContextManager["Session"]):
         return run
 
 
-class _LostError(Exception):
-    """A worker died or hung while it ran a case, the first or the second of a pair."""
-
-    def __init__(self, at: int, reason: str) -> None:
-        super().__init__(reason)
-        self.at, self.reason = at, reason
-
-
 class Worker:
     """The parent's end of a process that owns a GPU."""
 
@@ -372,8 +362,15 @@ class Worker:
             raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
         return device
 
-    def carry_out(self, order: Any, timeout: float, end: float, working: Callable[[str, str, float], None]) -> Finished:
-        """Send an order and return what comes of it; _LostError where the worker dies or hangs."""
+    def carry_out(
+        self,
+        order: Any,
+        timeout: float,
+        end: float,
+        working: Callable[[str, str, float], None],
+        lost: Callable[[int, str], Any],
+    ) -> Finished:
+        """Send an order and return what comes of it; where the worker dies or hangs, what `lost` makes of that."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # a worker that died before: reading tells
             self._to.send(order)
@@ -386,12 +383,13 @@ class Worker:
             if not self._from.poll(limit):
                 confined.end_group(self._process)
                 more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                raise _LostError(at, f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow")
+                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow"
+                return Finished(lost(at, why), context_lost=True)
             try:
                 event = self._heard()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
-                raise _LostError(at, f"the process that ran it ended ({self._last_words()})") from None
+                return Finished(lost(at, f"the process that ran it ended ({self._last_words()})"), context_lost=True)
             if isinstance(event, Finished):
                 return event
             phase, at = event.phase, event.at

@@ -392,15 +392,14 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
     """Return whether kernels that have stores to global memory came to none of them."""
     if any(row.op != "load" and row.space not in ("shared", "local") for row in run.report.accesses):
         return False  # as nearly always, without a look at the PTX
-    found = False
-    for one in kernels:
-        written = [number for number, text in enumerate(one.compiled.lines, 1) if _WRITES.match(text)]
-        own = run.report.executed.get(one.entry, {})
-        lanes = [own[number].lanes for number in written if number in own]
-        if any(lanes):
-            return False
-        found |= bool(lanes)
-    return found
+    lanes = [
+        executed[number].lanes
+        for one in kernels
+        if (executed := run.report.executed.get(one.entry))
+        for number, text in enumerate(one.compiled.lines, 1)
+        if number in executed and _WRITES.match(text)
+    ]
+    return bool(lanes) and not any(lanes)
 
 
 def _is_beyond(hazard: simulator.Hazard) -> bool:

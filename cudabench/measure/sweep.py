@@ -154,8 +154,7 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     finals: list[Final] = []
     points = {identity(case): (one.series.make, case) for one in run.outcomes for case in one.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
-        chosen = {identity(result): result for result in finalists(results)}
-        if not chosen:
+        if not (chosen := {identity(result): result for result in finalists(results)}):
             continue
         with run.session(ROUNDS * len(chosen), settings=fine(settings)) as session:
             found = again(session.result, [points[point] for point in chosen])

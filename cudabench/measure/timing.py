@@ -196,16 +196,12 @@ class Sampler:
         """Return what the samples of each kernel say, and what they say against themselves."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
-        notes: list[list[Warning]] = []
+        chosen = [slower_inputs(one.samples, of_set) for one in self.own]
         kept = [*range(len(self.of_place))]
-        for one in self.own:
-            slower, said = slower_inputs(one.samples, of_set)
-            notes.append(said)
-            # The samples on the slower inputs count: of a pair's for both.
-            chosen = set(slower)
-            kept = [at for at in kept if at in chosen] or kept
+        for slower, _ in chosen:  # the samples on the slower inputs count: of a pair's for both
+            kept = sorted({*kept} & {*slower}) or kept
         found = []
-        for one, said in zip(self.own, notes, strict=True):
+        for one, (_, said) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
                 [one.samples[at] for at in kept],
                 self.settings.cache,
@@ -274,11 +270,8 @@ def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool
 
     Times are of the clock on the wall, flushes and copies included.
     """
-    if elapsed >= settings.max_time:
-        return True
-    if len(samples) < settings.min_samples or elapsed < settings.min_time:
-        return False
-    return stats.relative_ci(samples) < RELATIVE_CI
+    many = len(samples) >= settings.min_samples and elapsed >= settings.min_time
+    return elapsed >= settings.max_time or (many and stats.relative_ci(samples) < RELATIVE_CI)
 
 
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:

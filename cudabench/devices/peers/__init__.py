@@ -71,8 +71,7 @@ class Library:
 
     def __call__(self, function: str, *arguments: Any) -> None:
         """Call a function; DeviceError for any status but success."""
-        status = getattr(self._c, function)(*arguments)
-        if status:
+        if status := getattr(self._c, function)(*arguments):
             raise DeviceError(f"{function} gave status {status} ({self.title}'s documentation says which that is).")
 
     @property
