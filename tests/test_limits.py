@@ -15,7 +15,7 @@ import pytest
 
 from cudabench import operations, simulator
 from cudabench.cards import load as cards
-from cudabench.ceilings import theory
+from cudabench.ceilings import chapter
 from cudabench.cli import pricing
 from cudabench.compile.compiler import compile_ptx
 from cudabench.compile.sass import Block, Function, Instruction
@@ -373,7 +373,7 @@ def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
     of GeForce boards, that sum in float32 at half the rate."""
     card = cards.load(name)
     for one in card.ceilings.values():
-        top, _ = theory.theoretical(one.name, one.group, card.device, None)
+        top, _ = chapter.theoretical(one.name, one.group, card.device, None)
         assert one.value is not None
         if top and not ("GeForce" in card.device.name and one.group == "tensor"):
             assert one.value > 0.9995 * top, one.name

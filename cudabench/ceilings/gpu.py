@@ -15,7 +15,7 @@ import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.ceilings import benchmark as benchmarks
-from cudabench.ceilings import chapter, code, theory
+from cudabench.ceilings import chapter, code
 from cudabench.ceilings.arithmetic import CLOCKS
 from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale, bytes_of
 from cudabench.devices import nvml
@@ -122,7 +122,7 @@ class Ceilings:
         return measure(chapter.BY_NAME[name], blank)
 
     def _beside_theory(self, one: Ceiling) -> Ceiling:
-        top, made_of = theory.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
+        top, made_of = chapter.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
         if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:

@@ -19,10 +19,9 @@ import numpy as np
 from cudabench.compile import compiler, nvcc, toolkit
 from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
-from cudabench.devices import modules, nvml, peers, probe, protocol
+from cudabench.devices import driver_objects, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of
-from cudabench.devices.modules import packing
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of, packing
 from cudabench.devices.protocol import Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
@@ -242,8 +241,8 @@ class CudaDevice:
             build=build,
         )
         ptx = _ptx(compiled)
-        if (clusters or modules.wants_the_driver(ptx)) and compiled.cubin:
-            module = modules.Module(self._cuda, compiled.cubin, ptx)
+        if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
+            module = driver_objects.Module(self._cuda, compiled.cubin, ptx)
         else:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
@@ -345,15 +344,15 @@ class CudaDevice:
         """Free what `allocate` returned."""
         self._allocations.pop(pointer).free()
 
+    @translated("copying to the GPU")
     def upload(self, pointer: int, array: np.ndarray) -> None:
         """Copy an array to the device."""
-        with translated("copying to the GPU"):
-            self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
+        self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
 
+    @translated("copying from the GPU")
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill a contiguous array from the device."""
-        with translated("copying from the GPU"):
-            self._driver.memcpy_dtoh(array, pointer)
+        self._driver.memcpy_dtoh(array, pointer)
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return bytes of page-locked memory of the host."""
@@ -455,7 +454,7 @@ class CudaDevice:
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
         bound = (
-            Queued(modules.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            Queued(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
             if graph
             else Queued(queue, doing, len(calls))
         )

@@ -290,13 +290,14 @@ class Evidence:
 
 
 def concluded(
-    result: Result, run: RunContext, case: Case, evidence: Evidence
-) -> tuple[Result, dict[str, list[Warning]]]:
-    """Return the result with its evidence, and the warnings that follow from that."""
+    result: Result, run: RunContext, case: Case, evidence: Evidence, more: Notes, order: Sequence[str]
+) -> Result:
+    """Return the result with its evidence, and with warnings, those that follow from that and `more`, in an order of
+    what they are of."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {one.dtype for one in buffers if one.role in ("out", "inout")}
-    notes = {
+    notes: Notes = {
         "launch": launch_warnings(case),
         "unverified": unverified_warnings(verification, expected, buffers),
         "tolerance": [
@@ -305,19 +306,21 @@ def concluded(
             for own in [run.operation.tolerated(case.expects, run.problem).of(name)]
             if (largest := verify.zeros_pass(array, own)) is not None  # zeros are accepted for something else
         ],
-        "code": code_warnings(evidence.ptx, evidence.entries),
+        # Where it is known what is left on the heap, what is freed is no matter.
+        "code": [
+            note
+            for note in code_warnings(evidence.ptx, evidence.entries)
+            if note.code != "malloc" or "leak" not in more
+        ],
         "state": [warning("state", variables=_variables(evidence.state))] if evidence.state else [],
         "arithmetic": arithmetic_warnings(
             evidence.code, types.pop() if len(types) == 1 else "", verification, [one.dtype for one in buffers]
         ),
+        **more,
     }
+    warnings = tuple(note for kind in order for note in notes.get(kind, ()))
     state = tuple(evidence.state)
-    return replace(result, verification=verification, state=state, machine_code=evidence.code), notes
-
-
-def warned(result: Result, notes: Notes, order: Sequence[str]) -> Result:
-    """Return the result with its warnings in an order of what they are of."""
-    return replace(result, warnings=tuple(note for kind in order for note in notes.get(kind, ())))
+    return replace(result, verification=verification, state=state, machine_code=evidence.code, warnings=warnings)
 
 
 LOOKS = {

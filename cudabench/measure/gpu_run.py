@@ -45,7 +45,6 @@ from cudabench.measure.context import (
     kept_in_cache,
     kept_sentence,
     stopped,
-    warned,
     wrong_reason,
 )
 from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site, WrongOutput
@@ -306,12 +305,7 @@ class GpuRun(RunContext):
             [one.module.ptx],
             entries,
         )
-        result, notes = concluded(one.result, self, case, evidence)
-        result = replace(result, figures=self.figures(outputs))
-        measured = self._rated(result, timing, copy)
-        notes |= {"timing": timed, "scale": scale_warnings(measured, self.device.info, self.operation.larger)}
-        if self.device.info.kind != "cuda":
-            notes["simulated"] = [warning("simulated")]
+        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
@@ -319,7 +313,12 @@ class GpuRun(RunContext):
         least = fewest(self.problem) if fewest else measured.flops
         if reason := impossible(timing.median_s, measured.bytes, least, formats, self.device.info):
             raise WrongOutput(reason, evidence.verification)
-        return warned(measured, notes, MEASURED)
+        notes = {
+            "timing": timed,
+            "scale": scale_warnings(measured, self.device.info, self.operation.larger),
+            "simulated": [warning("simulated")] if self.device.info.kind != "cuda" else [],
+        }
+        return concluded(measured, self, case, evidence, notes, MEASURED)
 
     # Verify -----------------------------------------------------------------------------------------------------
 

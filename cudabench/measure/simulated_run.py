@@ -36,7 +36,6 @@ from cudabench.measure.context import (
     constants_of,
     extent_warnings,
     kept_sentence,
-    warned,
     wrong_reason,
 )
 from cudabench.measure.counting import (
@@ -174,22 +173,23 @@ class SimulatedRun(RunContext):
         leaks = self.device.leaks(case)
         self.progress("verifying", 1)
         result = counted(result, case, run, self.operation, self.problem, self.device.blocks(case))
-        result, notes = concluded(result, self, case, evidence)
         result = self._priced(self._with_drawings(result, case, run), case, run)
+        notes = {
+            "suspected": left_open(run.report, case.bounds, evidence.verification is not None),
+            "costly": self._costly(run, own),
+        }
         if result.hazards:
             buffers = self.operation.buffers(self.problem)
             notes["extent"] = extent_warnings(evidence.verification, result.hazards, buffers)
-        if leaks is not None:  # what is freed is no matter
-            notes["code"] = [note for note in notes["code"] if note.code != "malloc"]
+        if leaks is not None:
             notes["leak"] = [
                 warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
                 for at, count, nbytes in leaks
             ]
         if not case.source.builtin and _wrote_nothing(run, own):
             notes["unreached"] = [warning("unreached", kernel=case.kernel)]
-        notes["suspected"] = left_open(run.report, case.bounds, evidence.verification is not None)
-        notes["costly"] = self._costly(run, own)
-        result = warned(replace(result, inputs="fixed" if self.fixed else "fresh"), notes, SIMULATED)
+        result = replace(result, inputs="fixed" if self.fixed else "fresh")
+        result = concluded(result, self, case, evidence, notes, SIMULATED)
         result, faults = self._checked(case, run, result, arrays, began, took)
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The GPU path and what stands beside it.
 COVERED = (
     *(f"cudabench/devices/{name}.py" for name in (
-        "__init__", "constants", "cuda", "driver_objects", "modules", "nvml", "probe", "protocol",
+        "__init__", "constants", "cuda", "driver_objects", "nvml", "probe", "protocol",
     )),
     *(f"cudabench/measure/{name}.py" for name in (
         "buffers", "context", "counting", "gpu_run", "outputs", "session", "timing", "worker",
