@@ -302,7 +302,9 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     # Asked whether there is energy; idle before and after; running before and after.
     joules = iter([0.0, 0.0, 0.01, 1000.0, 9000.0] * 2)
     monkeypatch.setattr(nvml, "energy_j", lambda handle: next(joules))
-    one, other = measured(device, "energy-per-byte", "energy-per-flop", idle_s=0.1, energy_s=0.001)
+    monkeypatch.setattr(gpu, "IDLE_S", 0.1)
+    monkeypatch.setattr(gpu, "ENERGY_S", 0.001)
+    one, other = measured(device, "energy-per-byte", "energy-per-flop")
     assert one.status == other.status == "ok", one.reason
     # 8000 J in launches that each read and write 64 KiB, but for a tenth of a watt and less: one, or two quick ones.
     launches = int(re.search(r"over (\d+) launches", one.method)[1])

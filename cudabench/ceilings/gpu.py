@@ -58,8 +58,6 @@ class Ceilings:
     settings: Settings = TIMING
     progress: Progress = lambda phase, fraction: None
     scale: Scale | None = None
-    energy_s: float = ENERGY_S
-    idle_s: float = IDLE_S
     _loaded: Module | CudabenchError | None = field(default=None, init=False)
 
     @cached_property
@@ -280,7 +278,7 @@ class Ceilings:
         held = self._code(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
-        time.sleep(self.idle_s)  # its clocks still up: a moment after a launch
+        time.sleep(IDLE_S)  # its clocks still up: a moment after a launch
         idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
         with self._arrays(benchmark, extent) as pointers:
@@ -289,8 +287,8 @@ class Ceilings:
             trial.verify("before the energy is read")
             many = max(1, round(0.05 / trial.seconds))
             began, start, launches = self._joules(), time.monotonic(), 0
-            while time.monotonic() - start < self.energy_s:
-                self.progress("timing", min((time.monotonic() - start) / max(self.energy_s, 1e-9), 1.0))
+            while time.monotonic() - start < ENERGY_S:
+                self.progress("timing", min((time.monotonic() - start) / max(ENERGY_S, 1e-9), 1.0))
                 self.device.run(_all([trial.work] * many), "running for its energy")
                 launches += many
             seconds, joules = time.monotonic() - start, self._joules() - began

@@ -78,7 +78,7 @@ class CeilingsRun(Kept):
         """
         self.write()
         with (
-            self.told(len(self.names)),
+            self.listener(len(self.names)) as self.shown,
             closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as found,
         ):
             for one in found:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from cudabench.compile.record import Compiled, Resources
 from cudabench.devices import driver_objects, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of, packing
-from cudabench.devices.protocol import Work
+from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
-from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
+from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
 PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
@@ -39,8 +38,6 @@ PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
 # More launches than this become a CUDA graph, which is queued as one.
 MAX_QUEUED_LAUNCHES = 500
-
-OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)
 
 
 class Module:
@@ -172,7 +169,14 @@ class CudaDevice:
             self.info = probe.gpu(index)
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            self._context = _primary_context(device, index, int(flags)) if primary else device.make_context(flags)
+            if primary:  # which the GPU's libraries share; flags are for one that is not active yet
+                ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
+                    ctypes.c_int(index), ctypes.c_uint(int(flags))
+                )
+                self._context = device.retain_primary_context()
+                self._context.push()
+            else:
+                self._context = device.make_context(flags)
             self._streams = [driver.Stream()]
             self._stream = self._streams[0]
             self._start, self._stop = driver.Event(), driver.Event()
@@ -188,12 +192,12 @@ class CudaDevice:
         # As long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
-        self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
-        self._blocking = self._protocol.function("block_stream").prepare("P")
-        self._digest = self._protocol.function("digest").prepare("PQQP")
+        own = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        self._blocking, self._digest, self._demote, self._scrub = (
+            own.function(name).prepare(types)
+            for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
+        )
         self._key = int.from_bytes(os.urandom(8), "little")
-        self._demote = self._protocol.function("demote").prepare("PQ")
-        self._scrub = self._protocol.function("scrub").prepare("")
         with translated("starting", elsewhere):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
@@ -205,9 +209,7 @@ class CudaDevice:
     def __enter__(self) -> CudaDevice:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._allocations.clear()
         self._context.pop()
 
@@ -565,11 +567,3 @@ class CudaDevice:
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
-
-
-def _primary_context(device: Any, index: int, flags: int) -> Any:
-    """Return the context that a GPU's libraries share, made current, with flags where it is not active yet."""
-    ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(ctypes.c_int(index), ctypes.c_uint(flags))
-    context = device.retain_primary_context()
-    context.push()
-    return context

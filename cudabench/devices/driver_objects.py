@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.devices.protocol import OVER_BUFFERS
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
+from cudabench.records.launch import ByValue, Surface, TensorMap, Texture
 
 # cuda.h: CUarray_format, CUmemorytype, CUresult, CUaddress_mode, CUfilter_mode, CUresourcetype
 FORMATS = {
@@ -278,7 +279,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
             case TensorMap(pointer=False):
                 types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
             case _:
-                address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
+                address = isinstance(argument, (str, *OVER_BUFFERS))
                 kind = np.dtype(np.uint64) if address else np.asarray(argument).dtype
                 types.append("P" if address else kind)
                 offset += -offset % kind.itemsize + kind.itemsize

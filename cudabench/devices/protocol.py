@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cudabench.compile.record import Resources
+from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 
 if TYPE_CHECKING:
     from cudabench.devices import cuda, peers
 
 Work = Callable[[], object]
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # the arguments that stand for a buffer in another way
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class RunContext:
     device: Any
     progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
-    second_seed: int | None = field(default=None, kw_only=True)
+    second_seed: int | None = field(default=None, init=False)
     until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
 
     @cached_property
@@ -256,13 +256,13 @@ POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
     """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
     must not look right under both, and under the first not if that can be."""
-
-    def hits(byte: int) -> int:
-        return sum(
-            int(np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0])) for a in expected.values()
+    hits = {
+        byte: sum(
+            np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0]) for a in expected.values()
         )
-
-    first, second, *_ = sorted(POISONS, key=hits)
+        for byte in POISONS
+    }
+    first, second, *_ = sorted(POISONS, key=hits.__getitem__)
     return first, second
 
 
@@ -335,8 +335,7 @@ LOOKS = {
 def wrong_reason(verification: Verification) -> str:
     """Return one sentence about what is wrong with an output."""
     first = verification.first
-    if first is None:
-        return "the output is right"
+    assert first is not None
     index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (

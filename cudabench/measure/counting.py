@@ -367,7 +367,19 @@ def counted(
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
         access=access_rows(report.accesses, report, case, blocks),
-        branches=tuple(_branch(branch, case, report.instructions) for branch in report.branches),
+        branches=tuple(
+            Branch(
+                line=branch.line,
+                source=line_text(case, branch.file, branch.line),
+                executions=branch.executions,
+                divergent=branch.parted,
+                lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
+                instructions=branch.instructions,
+                threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
+                advice=advice.parted(branch, report.instructions),
+            )
+            for branch in report.branches
+        ),
         hazards=hazards_of(report.hazards, case),
         imbalance=report.imbalance and _imbalance(report.imbalance, case, run.occupancy),
     )
@@ -417,19 +429,6 @@ def _pattern(access: simulator.Access) -> Pattern | None:
         run=most.run,
         jump_bytes=most.jump or None,
         share=requests / access.requests,
-    )
-
-
-def _branch(branch: simulator.Branch, case: Case, instructions: int) -> Branch:
-    return Branch(
-        line=branch.line,
-        source=line_text(case, branch.file, branch.line),
-        executions=branch.executions,
-        divergent=branch.parted,
-        lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
-        instructions=branch.instructions,
-        threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
-        advice=advice.parted(branch, instructions),
     )
 
 

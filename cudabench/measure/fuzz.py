@@ -374,13 +374,13 @@ def fuzz_all(
     `requests` have one kernel each, by name, in the order of the cases of the run's series.
     """
     by_name = {(request.file, request.kernels[0]): request for request in requests}
-    with run.told(len(run.file.results)):
+    with run.listener(len(run.file.results)) as shown:
         for result in list(run.file.results):
             request = by_name.get((result.source, result.kernel))
             device = next((one for one in run.devices if one.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
-            record = Fuzz(request, device, settings, count, where).run(run.shown.working)
+            record = Fuzz(request, device, settings, count, where).run(shown.working)
             new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(

@@ -47,8 +47,8 @@ class Outcome:
 
 
 class Kept:
-    """A results file that is written to `path`, where there is one, as a run goes on. `shown`: what shows the kernels
-    that run now."""
+    """A results file that is written to `path`, where there is one, as a run goes on; `shown` shows the kernels that
+    run now."""
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
@@ -71,12 +71,6 @@ class Kept:
             self._uuid = device.uuid
             origin.begin(self.file.provenance, self._uuid)
         self.file.devices.append(device)
-
-    @contextmanager
-    def told(self, kernels: int) -> Generator[None, None, None]:
-        """Show so many kernels while they run."""
-        with self.listener(kernels) as self.shown:
-            yield
 
 
 class Run(Kept):
@@ -159,7 +153,7 @@ class Run(Kept):
         seconds = self.outcomes[0].settings.budget
         end = None if seconds is None else time.monotonic() + seconds
         later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
-        with self.told(kernels):
+        with self.listener(kernels) as self.shown:
             for outcome in self.outcomes:
                 for device in self.devices:
                     make, cases = outcome.series.make, outcome.series.cases
@@ -176,7 +170,7 @@ class Run(Kept):
                             self.finish()
                             self.write()
         if self.counted and any(result.time for result in self.file.results):
-            with self.told(kernels):
+            with self.listener(kernels) as self.shown:
                 self._count(end)
 
     def _count(self, end: float | None) -> None:
@@ -200,7 +194,7 @@ class Run(Kept):
     ) -> Generator[Session, None, None]:
         """Give a session on a device, the first unless one is named; about `kernels` will run."""
         with (
-            self.told(kernels),
+            self.listener(kernels) as self.shown,
             self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
         ):
             yield session

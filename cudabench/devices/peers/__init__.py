@@ -63,11 +63,12 @@ class Call:
 
 
 class Library:
-    """A shared library of NVIDIA's whose calls return a status."""
+    """A shared library of NVIDIA's whose calls return a status; `handle` is what the call `create` makes."""
 
-    def __init__(self, name: str, prefix: str) -> None:
-        self.title, self._prefix = LIBRARIES[name], prefix
-        self._c = _opened(name)
+    def __init__(self, name: str, create: str) -> None:
+        self.title, self._name = LIBRARIES[name], name
+        self._c, self.handle = _opened(name), ctypes.c_void_p()
+        self(create, ctypes.byref(self.handle))
 
     def __call__(self, function: str, *arguments: Any) -> None:
         """Call a function; DeviceError for any status but success."""
@@ -80,7 +81,7 @@ class Library:
         numbers = []
         for part in range(3):
             value = ctypes.c_int()
-            self(f"{self._prefix}GetProperty", ctypes.c_int(part), ctypes.byref(value))
+            self(f"{self._name}GetProperty", ctypes.c_int(part), ctypes.byref(value))
             numbers.append(str(value.value))
         return f"{self.title} {'.'.join(numbers)}"
 
