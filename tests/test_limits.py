@@ -339,7 +339,7 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
     run = counting.sampled(device, case, operation, case.problem, inputs, seconds=60)
-    some = counting.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem))
+    some = counting.by_card(device, case, run, [card], Settings(), operation.bytes(case.problem))[0].limits
     every = simulated(kernel, 1024, 1024).limits
     assert every is not None
     times = {limit.resource: limit.time_s for limit in some}

@@ -31,7 +31,6 @@ from cudabench.records.results import (
     DeviceInfo,
     Hazard,
     Imbalance,
-    Limit,
     MachineCode,
     Pattern,
     Result,
@@ -184,20 +183,14 @@ def _threads(case: Case, threads: int, blocks: int) -> int:
     )
 
 
-def limits_of(
-    device: SimDevice, case: Case, run: Run, card: Card, settings: Settings, moved: int | None
-) -> tuple[Limit, ...]:
-    """Return the limits of a case that ran in the simulator with its footprints; moved: bytes that must move, if known.
-
-    Without nvdisasm the machine code is not read, and what it decides is left out.
-    """
-    return lower_bounds.lower_bounds(work_of(device, case, run), card, cache=settings.cache, moved=moved)
-
-
 def by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of such a case on each of several cards of its architecture."""
+    """Return the limits of a case that ran in the simulator with its footprints on cards of its architecture; moved:
+    bytes that must move, if known.
+
+    Without nvdisasm the machine code is not read, and what it decides is left out.
+    """
     work = work_of(device, case, run)
     return tuple(
         CardLimits(
@@ -273,7 +266,7 @@ class Counting:
             simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
             trace=recorded.watch(case),
         )  # fmt: skip
-        found = limits_of(simulated, case, run, card, self.settings, result.bytes)
+        (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
@@ -296,8 +289,14 @@ class Counting:
             inexact=ran.inexact if ran else None,
         )
         return replace(
-            result, access=rows, machine_code=code, limits=found, limits_on=card.title, counted=on, lines=lines or None
-        )
+            result,
+            access=rows,
+            machine_code=code,
+            limits=found.limits,
+            limits_on=card.title,
+            counted=on,
+            lines=lines or None,
+        )  # fmt: skip
 
 
 def _scaled(run: Run) -> tuple[list[simulator.Access], dict[str, dict[int, simulator.Executed]]]:

@@ -25,8 +25,9 @@ from cudabench.measure import session
 from cudabench.measure.context import describe
 from cudabench.measure.session import Budget, Session, Silent
 from cudabench.plan.series import Series
+from cudabench.plan.space import Point
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds
@@ -199,29 +200,30 @@ class Run(Kept):
         ):
             yield session
 
-    def measure(self, session: Session, series: Series, case: Case) -> Result:
-        """Run a case of a series, keep its result and return it.
+    def measure(self, session: Session, point: Point) -> Result:
+        """Run a point, keep its result and return it.
 
         What a problem asks for and cannot have, such as too much memory, is a failed result.
         """
         try:
-            result = session.result(series.make, case)
+            result = session.result(point.series.make, point.case)
         except (OutOfMemory, UsageError, UnsupportedFeature) as error:
             status: Literal["skipped", "failed"] = "skipped" if isinstance(error, UnsupportedFeature) else "failed"
-            result = replace(describe(case, session.choice.name), status=status, reason=str(error))
+            result = replace(describe(point.case, session.choice.name), status=status, reason=str(error))
             self.shown.finished("")
-        self.take(series, case, result)
+        self.take(point, result)
         self.finish()
         self.write()
         return result
 
-    def take(self, series: Series, case: Case, result: Result) -> Result:
-        """Add a case to a series of this run, or to a new one, with its result, and return that."""
-        outcome = next((one for one in self.outcomes if one.series.make is series.make), None)
+    def take(self, point: Point, result: Result) -> Result:
+        """Add a point to a series of this run, or to a new one, with its result, and return that."""
+        make = point.series.make
+        outcome = next((one for one in self.outcomes if one.series.make is make), None)
         if outcome is None:
-            outcome = Outcome(series, self.outcomes[0].settings, series.make())
+            outcome = Outcome(point.series, self.outcomes[0].settings, make())
             self.outcomes.append(outcome)
-        outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
+        outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
         outcome.results.append(result)
         self.file.results.append(result)
         return result

@@ -57,11 +57,7 @@ def search(
                         tried[key] = None
                         return None
                     before = known.get(identity(point.case))
-                    tried[key] = (
-                        run.take(point.series, point.case, before)
-                        if before
-                        else run.measure(session, point.series, point.case)
-                    )
+                    tried[key] = run.take(point, before) if before else run.measure(session, point)
                     points.append(point)
                 return tried[key]
 

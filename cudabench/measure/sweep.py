@@ -85,14 +85,14 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
     left = []
     for point in points:
         if before := known.get(identity(point.case)):
-            run.take(point.series, point.case, before)
+            run.take(point, before)
         else:
             left.append(point)
     run.write()
     for device in run.devices:
         with run.session(len(left), device) as session:
             for point in left:
-                run.measure(session, point.series, point.case)
+                run.measure(session, point)
 
 
 def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
