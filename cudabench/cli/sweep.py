@@ -324,9 +324,7 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         plan = asked.plan
         try:
             if asked.space:
-                from cudabench.measure.search import search
-
-                searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
+                searched.append(plan := sweep.search(run, asked.space, given["strategy"], given["evaluations"], before))
             else:
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))

@@ -424,9 +424,8 @@ def extent_warnings(
 
 # Words of PTX that keep lines in the L2, or bring them there, beyond what a plain access does.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
-_OPCODE = re.compile(
-    r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M
-)  # of an instruction, no file name or comment
+# Opcodes with their modifiers, such as 'ld.global.L2::evict_last.f32': of instructions, no file name or comment.
+_OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry\s+([\w$]+)|func\b)", re.M)
 _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
 
@@ -442,21 +441,16 @@ def _launched(ptx: str, entries: Collection[str]) -> str:
     return ptx
 
 
-def opcodes(ptx: str) -> set[str]:
-    """Return the opcodes of PTX with their modifiers, such as 'ld.global.L2::evict_last.f32'."""
-    return set(_OPCODE.findall(ptx))
-
-
 def kept_in_cache(ptx: str) -> bool:
     """Tell whether code asks the L2 to keep lines."""
-    return any("evict_last" in opcode for opcode in opcodes(ptx))
+    return any("evict_last" in opcode for opcode in _OPCODE.findall(ptx))
 
 
 def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
     """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
     PTX; of the kernels in it only of those that are launched, where they are known."""
     ptx = "\n".join(_launched(text, entries) for text in texts)
-    used = opcodes(ptx)
+    used = set(_OPCODE.findall(ptx))
     hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
     notes = [warning("eviction", hints=", ".join(hints))] if hints else []
     return [*notes, warning("malloc")] if _MALLOC.search(ptx) else notes

@@ -200,15 +200,15 @@ class SimulatedRun(RunContext):
         if self.disassemble and self.record:
             compiled = [(part, self.device.load(part).compiled) for part in case.parts]
             result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
-        if not run.report.trace:
-            return result
-        buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
-        if self.trace:
-            threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
-            result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
-        else:
-            result = replace(result, banks=recorded.banks(run.report.trace, tiles))
-        return replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles)) if self.record else result
+        if trace := run.report.trace:
+            buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
+            result = replace(
+                result,
+                threads=drawings.thread_accesses(trace, case, buffers, tiles) if self.trace else result.threads,
+                banks=drawings.bank_requests(trace, tiles) if self.trace else recorded.banks(trace, tiles),
+                steps=recorded.steps(trace, case, buffers, tiles) if self.record else result.steps,
+            )
+        return result
 
     def _priced(self, result: Result, case: Case, run: sim.Run) -> Result:
         """Return the result with its limits on the cards of this architecture."""
