@@ -433,6 +433,9 @@ def load(device: Device, case: Case) -> Module:
 
 # The shortest time ----------------------------------------------------------------------------------------------------
 
+# Nothing measured can lie under what a card allows: the bytes that must move between memory and chip, less what the L2
+# cache may hold, over the theoretical bandwidth; the operations over the rate of the fastest arithmetic that the code
+# uses. Rates are those of `cudabench.cards.rates`, which are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
 # Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {

@@ -14,12 +14,10 @@ import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
-
-import numpy as np
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.planned import Buffer, Case
@@ -42,14 +40,14 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     wanted: by --jobs or, where that is left out, by CUDABENCH_JOBS; else one for each core that this process may use,
     as long as the memory that is free holds them. Raises UsageError for a CUDABENCH_JOBS that is no number over 0.
     """
-    if not confined.FORKS:
+    if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing may have no children
         return 1
     said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
     if said and not (said.isdecimal() and int(said) > 0):
         raise UsageError(f"{VARIABLE}={said} is no number of processes: set it to 1 or more, or not at all.")
     if said:
         return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in buffers)
+    each = EACH_BYTES + COPIES * sum(one.nbytes for one in buffers)
     return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
 
 
@@ -87,8 +85,7 @@ def results(
             for one in processes:
                 while waiting and one.has is None:
                     number = waiting.pop()
-                    instead = refused(cases[number])
-                    if instead is not None:
+                    if instead := refused(cases[number]):
                         done[number] = (instead, "")
                         continue
                     one.has = number
@@ -108,12 +105,9 @@ def results(
                     kind, content = one.out_of.recv()
                 except (EOFError, ConnectionResetError):
                     processes.remove(one)
-                    why = _end(one)
+                    why = f"the process that ran it ended ({_end(one)}); --jobs 1"
                     if one.has is not None:
-                        done[one.has] = (
-                            failure(cases[one.has], f"the process that ran it ended ({why}); --jobs 1"),
-                            "",
-                        )
+                        done[one.has] = (failure(cases[one.has], why), "")
                     continue
                 if kind == "working":
                     if one.has == min(other.has for other in processes if other.has is not None):

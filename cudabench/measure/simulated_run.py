@@ -218,9 +218,8 @@ class SimulatedRun(RunContext):
             return result
         with suppress(CudabenchError):  # the counts stand; the row says that it has no bound
             found = by_card(self.device, case, run, mine, self.settings, result.bytes)
-            result = replace(result, limits=found[0].limits, limits_on=found[0].on)
-            if several or mine[0].per_hour is not None:
-                result = replace(result, limits_by_card=found)
+            shown = found if several or mine[0].per_hour is not None else result.limits_by_card
+            result = replace(result, limits=found[0].limits, limits_on=found[0].on, limits_by_card=shown)
         return result
 
     def _checked(
