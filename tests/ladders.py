@@ -164,7 +164,7 @@ def simulated(
     operation, ladder = build(name, *kernels, **request)
     device = simulator(architecture, assembled or disassemble)
     run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
-    results = [run.simulate(case) for case in ladder if not case.skip_reason]
+    results = [run.measure(case) for case in ladder if not case.skip_reason]
     return [
         f"{found.kernel} {dict(found.size)} {found.dtype}, block {dim_text(found.block)}, "
         f"grid {dim_text(found.grid)}: {found.status}, {found.reason}"

@@ -169,7 +169,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
     chosen = operations.get(operation)
     (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
     settings = Settings(cpu=False, cache=cache)
-    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).simulate(case)
+    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).measure(case)
 
 
 def seconds(result: Result, resource: str) -> float:

@@ -684,7 +684,7 @@ def test_merged_loads_count_once() -> None:
     rows = {}
     for read in (False, True):
         run = SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90"), disassemble=read)
-        access = run.simulate(case).access
+        access = run.measure(case).access
         assert access is not None
         rows[read] = [row for row in access if (row.space, row.op) == ("shared", "load")]
     line = next(row.line for row in rows[True] if row.bytes == 16)
@@ -752,7 +752,7 @@ def simulated() -> tuple[SimulatedRun, Case]:
 def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
     """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""
     run, case = simulated
-    record = run.simulate(case).machine_code
+    record = run.measure(case).machine_code
     assert record is not None
     assert record.pipes is not None
     assert set(record.pipes) == set(machine_code.PIPES)
@@ -771,7 +771,7 @@ def test_without_nvdisasm_the_cubin_alone_speaks(
     """Registers and hash are there, what only the disassembly tells is None, and the run is as right as with it."""
     monkeypatch.setattr(nvdisasm, "path", lambda: None)
     run, case = simulated
-    result = run.simulate(case)
+    result = run.measure(case)
     assert result.status == "ok"
     record = result.machine_code
     assert record is not None
@@ -784,7 +784,7 @@ def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> N
     """A run that neither shows nor saves it does not disassemble."""
     run, case = simulated
     run.disassemble = False
-    assert run.simulate(case).machine_code is None
+    assert run.measure(case).machine_code is None
 
 
 @needs_tools

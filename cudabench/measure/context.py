@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.cards.load import Card
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
@@ -78,7 +79,8 @@ class InputSet:
 
 @dataclass
 class RunContext:
-    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed."""
+    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. In the simulator
+    `cards` price the counts, and `output` is what the last kernel printed."""
 
     operation: Operation
     problem: Problem
@@ -86,6 +88,8 @@ class RunContext:
     device: Any
     progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
+    cards: Sequence[Card] = field(default=(), kw_only=True)
+    output: str = field(default="", init=False)
     second_seed: int | None = field(default=None, init=False)
     until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
 
@@ -127,13 +131,15 @@ class RunContext:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
 
-    def measure(self, case: Case, *, alone: bool = True) -> Result:
+    def measure(self, case: Case) -> Result:
         """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result, or a
         skipped one.
 
-        A kernel for another generation of GPUs is skipped in a ladder; UnsupportedFeature where it was named. `alone`:
-        no other card runs it.
+        A kernel for another generation of GPUs is skipped in a ladder, and where another card may run it;
+        UnsupportedFeature where it was named.
         """
+        self.output = ""
+        alone = len(self.cards) < 2
         blank = describe(case, self.name)
         if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)

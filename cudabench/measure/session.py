@@ -174,7 +174,7 @@ class Session(AbstractContextManager["Session"]):
             return late
         if self._simulator:
             run = self._run_of(self._simulator, make, case, budget)
-            found = run.simulate(case)
+            found = run.measure(case)
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
@@ -201,7 +201,7 @@ class Session(AbstractContextManager["Session"]):
 
         def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
             run.progress = working
-            return run.simulate(case), run.output
+            return run.measure(case), run.output
 
         late = partial(self._late, budget=budget)
         for found, printed in parallel.results(cases, simulate, together, self.working, late, self._failed):

@@ -11,14 +11,13 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cudabench import simulator
-from cudabench.cards.load import Card
 from cudabench.compile import limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
@@ -76,23 +75,16 @@ EXCUSES = ("divergent-barrier", "invalid-mask")
 
 @dataclass
 class SimulatedRun(RunContext):
-    """The kernels of one run in the simulator; `output` is what the last one printed.
+    """The kernels of one run in the simulator.
 
-    `record` keeps what a report's page draws, bounded. `cards` price the counts, those of this architecture; with
-    several a kernel that the architecture cannot run is skipped, since another may.
+    `record` keeps what a report's page draws, bounded. The cards of this architecture price the counts; with several
+    cards a kernel that the architecture cannot run is skipped, since another may.
     """
 
     device: SimDevice
     trace: Watch = False
-    cards: Sequence[Card] = ()
     disassemble: bool = True  # whether to read the machine code
     record: bool = False
-    output: str = field(default="", init=False)
-
-    def simulate(self, case: Case) -> Result:
-        """Return the result of one case, as `measure` does."""
-        self.output = ""
-        return self.measure(case, alone=len(self.cards) < 2)
 
     def ready(self, blank: Result) -> Result:
         """Time the CPU."""
