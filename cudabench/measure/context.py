@@ -79,8 +79,8 @@ class InputSet:
 
 @dataclass
 class RunContext:
-    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. In the simulator
-    `cards` price the counts, and `output` is what the last kernel printed."""
+    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. `cards` price
+    the counts of the simulator, where `output` is what the last kernel printed."""
 
     operation: Operation
     problem: Problem
