@@ -17,8 +17,7 @@ from tempfile import TemporaryDirectory
 
 from cudabench.devices import Choice
 from cudabench.measure.fuzz import Fuzz
-from cudabench.measure.run import Listener
-from cudabench.measure.session import Budget, Make, Session
+from cudabench.measure.session import Budget, Make, Session, Silent
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest
@@ -67,7 +66,7 @@ def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
     one = Fuzz(request, Choice("cuda"), Settings(), cases)
     one.session = session(one.device, one.settings)
     start = time.monotonic()
-    record = one.run(Listener())
+    record = one.run(Silent().working)
     took = time.monotonic() - start
     if record.failed or record.cases != cases:
         sys.exit(f"{request.kernels[0]}: {record}")

@@ -18,7 +18,7 @@ from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
 from cudabench.devices.protocol import Work
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.sampling import warm_up
+from cudabench.measure.timing import warm_up
 from cudabench.plan import cases
 from cudabench.records.planned import Case
 

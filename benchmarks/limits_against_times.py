@@ -88,7 +88,8 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
             if (name, kernel, size) not in kernels:
                 continue
             one = kernels[name, kernel, size]
-            limits = counting.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
+            moved = operation.bytes(case.problem) or None
+            limits = counting.by_card(device, case, run, [card], Settings(), moved)[0].limits
             busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
             share, launch = busy.get(busiest or "", 0.0), launched(card)

@@ -199,7 +199,7 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
         moved = operation.bytes(case.problem) or None
         inputs = operation.inputs(case.problem)
         counts = counting.sampled(device, case, operation, case.problem, inputs, seconds=600)
-        yield name, case, moved, counting.limits_of(device, case, counts, card, Settings(), moved)
+        yield name, case, moved, counting.by_card(device, case, counts, [card], Settings(), moved)[0].limits
 
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:

@@ -888,7 +888,7 @@ def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: 
             device.load(part)
     except CompilerError as error:
         return "refused", str(error)
-    result = run.simulate(changed)
+    result = run.measure(changed)
     return ENDS_OF[result.status], result.reason or ""
 
 

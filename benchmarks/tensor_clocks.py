@@ -22,7 +22,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from cudabench.ceilings import arithmetic, chapter, theory  # noqa: E402
+from cudabench.ceilings import arithmetic, chapter  # noqa: E402
 from cudabench.ceilings.gpu import Ceilings  # noqa: E402
 from cudabench.devices.cuda import CudaDevice  # noqa: E402
 
@@ -55,7 +55,7 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
     owner = Ceilings(device)
     (extent,) = owner._extents(benchmark)
     sms = extent.scale.sms
-    top, made_of = theory.theoretical(name, "tensor", device.info, None)
+    top, made_of = chapter.theoretical(name, "tensor", device.info, None)
     (words,) = (content for content in benchmark.arrays(extent).values() if not isinstance(content, int))
     for kind, content in operands(name, words):
         pointers = {name: device.allocate(extent.threads * 8) for name in ("out", arithmetic.CLOCKS)}

@@ -156,7 +156,7 @@ if __name__ == "__main__":
     from dataclasses import replace
 
     from cudabench.ceilings import gpu
-    from cudabench.ceilings.worker import measuring
+    from cudabench.ceilings.gpu import measuring
     from cudabench.measure.worker import serve
 
     gpu.WARM_UP_S = 0.0

@@ -27,7 +27,7 @@ from cudabench.compile import nvdisasm
 from cudabench.compile.record import Resources
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
-from cudabench.measure import context, provenance, sampling, timing
+from cudabench.measure import context, provenance, timing
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.plan import chapters
 from cudabench.records.file import ResultsFile
@@ -162,7 +162,8 @@ def brief() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "BASELINE_S", 1e-3)
         if not probe.driver().usable:
-            patch.setattr(timing, "warm_up", lambda sample, budget_s=0.0: sampling.warm_up(sample, 0.0))
+            warm_up = timing.warm_up
+            patch.setattr(timing, "warm_up", lambda sample, budget_s=0.0: warm_up(sample, 0.0))
         yield
 
 
@@ -290,10 +291,7 @@ class FakeDevice:
                 fake.constants[name] = content
 
             def resources(self, name: str) -> Resources:
-                return Resources(32, 1024, 0)
-
-            def max_threads(self, name: str) -> int:
-                return 1024
+                return Resources(32, 1024, 0, max_threads=1024)
 
         return Module()
 

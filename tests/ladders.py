@@ -164,7 +164,7 @@ def simulated(
     operation, ladder = build(name, *kernels, **request)
     device = simulator(architecture, assembled or disassemble)
     run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
-    results = [run.simulate(case) for case in ladder if not case.skip_reason]
+    results = [run.measure(case) for case in ladder if not case.skip_reason]
     return [
         f"{found.kernel} {dict(found.size)} {found.dtype}, block {dim_text(found.block)}, "
         f"grid {dim_text(found.grid)}: {found.status}, {found.reason}"
@@ -201,7 +201,7 @@ def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any)
     wrong = []
     for case in (case for case in ladder if not case.skip_reason):
         module = device.load(case.source, case.defines)
-        if case.threads > module.max_threads(case.function):
+        if case.threads > (module.resources(case.function).max_threads or 0):
             continue  # which the tool refuses, by the registers that this compiler gave the kernel
         inputs = operation.inputs(case.problem)
         expected = operation.right(case.expects, case.problem, inputs)

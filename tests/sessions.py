@@ -52,10 +52,10 @@ class Invented(session.Session):
     def ask(self, order: Any, lost: Any, end: float = 0.0) -> Any:
         """Return what is invented."""
         (case,) = order.cases
-        self._working(case.kernel, "timing", 0.5)
+        self.working(case.kernel, "timing", 0.5)
         self.ran.append(case)
         found = self.invented(self, case)
-        self._finished(f"said by {case.kernel}")
+        self._shown.finished(f"said by {case.kernel}")
         return found
 
     def end(self) -> None:

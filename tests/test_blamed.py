@@ -10,7 +10,7 @@ import pytest
 from cudabench.compile import compiler
 from cudabench.compile.diagnostics import errors, over_shared, speaks_of_assembler
 from cudabench.errors import CompilerError
-from cudabench.measure.conclusion import code_warnings
+from cudabench.measure.context import code_warnings
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

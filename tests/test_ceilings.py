@@ -18,7 +18,7 @@ from cudabench import cards
 from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.load import load_named
-from cudabench.ceilings import arithmetic, benchmark, chapter, code, gpu, latency, run, theory
+from cudabench.ceilings import arithmetic, benchmark, chapter, code, gpu, latency, run
 from cudabench.ceilings.benchmark import Extent
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
@@ -302,7 +302,9 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     # Asked whether there is energy; idle before and after; running before and after.
     joules = iter([0.0, 0.0, 0.01, 1000.0, 9000.0] * 2)
     monkeypatch.setattr(nvml, "energy_j", lambda handle: next(joules))
-    one, other = measured(device, "energy-per-byte", "energy-per-flop", idle_s=0.1, energy_s=0.001)
+    monkeypatch.setattr(gpu, "IDLE_S", 0.1)
+    monkeypatch.setattr(gpu, "ENERGY_S", 0.001)
+    one, other = measured(device, "energy-per-byte", "energy-per-flop")
     assert one.status == other.status == "ok", one.reason
     # 8000 J in launches that each read and write 64 KiB, but for a tenth of a watt and less: one, or two quick ones.
     launches = int(re.search(r"over (\d+) launches", one.method)[1])
@@ -352,7 +354,7 @@ def test_sums_stay_exact() -> None:
 )  # fmt: skip
 def test_theory_of_an_h200(name: str, value: float | None) -> None:
     """What the datasheet of an H200 says at 1980 MHz, and nothing where it says nothing."""
-    found, why = theory.theoretical(name, KINDS[name].group, H200, (5, 16))
+    found, why = chapter.theoretical(name, KINDS[name].group, H200, (5, 16))
     assert found == (None if value is None else pytest.approx(value, rel=1e-3))
     assert why
 
@@ -361,10 +363,10 @@ def test_theory_of_an_unknown_card() -> None:
     """Of a capability that nobody has described there is a reason and no number, but for the memory."""
     info = replace(H200, compute_capability="13.7")
     for name, kind in KINDS.items():
-        value, why = theory.theoretical(name, kind.group, info, None)
+        value, why = chapter.theoretical(name, kind.group, info, None)
         assert (value is not None) == name.startswith("memory-") or kind.group == "latency"
         assert why
-    assert theory.theoretical("fp32", "arithmetic", DeviceInfo("x", "cuda", "9.0"), None)[0] is None
+    assert chapter.theoretical("fp32", "arithmetic", DeviceInfo("x", "cuda", "9.0"), None)[0] is None
 
 
 # The command ---------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatc
         case = build(operation, kernel, defines=group)
         assert case.defines.items() >= group.items()
         run = SimulatedRun(operation, case.problem, Settings(cpu=False, timeout=600), DEVICE, disassemble=False)
-        result = run.simulate(case)
+        result = run.measure(case)
         assert (group, result.status, result.reason) == (group, "ok", None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudabench.compile.cubin import declared_at
-from cudabench.measure import floors
+from cudabench.measure import gpu_run
 from cudabench.records.results import DeviceInfo
 from cudabench.symbols import plain_name
 
@@ -55,20 +55,20 @@ H200 = DeviceInfo(
 def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
     """What the L2 cache may hold does not count; the message suspects kernel and --bytes alike."""
     least = (10**9 - (60 << 20)) / 4800e9
-    assert floors.bytes_floor(10**9, H200) == pytest.approx(least)
-    assert floors.impossible(least * 1.001, 10**9, None, (), H200) is None
-    said = floors.impossible(least * 0.999, 10**9, None, (), H200)
+    assert gpu_run.bytes_floor(10**9, H200) == pytest.approx(least)
+    assert gpu_run.impossible(least * 1.001, 10**9, None, (), H200) is None
+    said = gpu_run.impossible(least * 0.999, 10**9, None, (), H200)
     assert said is not None
     assert "--bytes" in said
     assert "kernel" in said
-    assert floors.impossible(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
+    assert gpu_run.impossible(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
 
 
 def test_a_time_under_the_floor_of_operations_is_impossible() -> None:
     """The fastest arithmetic of the code counts; where a rate is unknown there is no floor."""
     least = 10**12 / (2 * 128 * 132 * 1980e6)
-    assert floors.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
-    assert floors.impossible(least * 0.99, None, 10**12, ["float32"], H200) is not None
-    assert floors.impossible(least * 0.99, None, 10**12, ["float32", "tf32"], H200) is None
-    assert floors.flops_floor(10**12, ["float32", "octal"], H200) is None
-    assert floors.flops_floor(10**12, [], H200) is None
+    assert gpu_run.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
+    assert gpu_run.impossible(least * 0.99, None, 10**12, ["float32"], H200) is not None
+    assert gpu_run.impossible(least * 0.99, None, 10**12, ["float32", "tf32"], H200) is None
+    assert gpu_run.flops_floor(10**12, ["float32", "octal"], H200) is None
+    assert gpu_run.flops_floor(10**12, [], H200) is None

@@ -11,7 +11,7 @@ import pytest
 from cudabench.compile import toolkit
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.devices import driver_objects as made
-from cudabench.devices.modules import synchronises_grid
+from cudabench.devices.driver_objects import synchronises_grid
 
 FIELDS = {
     "CUDA_ARRAY3D_DESCRIPTOR": (

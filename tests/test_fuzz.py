@@ -14,7 +14,7 @@ from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import fuzz, precision, session
-from cudabench.measure.run import Listener
+from cudabench.measure.session import Silent
 from cudabench.records.planned import Settings
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
@@ -373,7 +373,7 @@ def test_one_worker_serves_all_cases(
     Path("k.cu").write_text(DOUBLES)
     arguments = ("n=100", "x=float32[100]:random", "y=float32[100]:empty")
     request = UserRequest("k.cu", (kernel,), "1", "256", arguments, ("y=2*x",))
-    record = fuzz.Fuzz(request, Choice("cuda"), Settings(), 6).run(Listener())
+    record = fuzz.Fuzz(request, Choice("cuda"), Settings(), 6).run(Silent().working)
     assert len(started) == workers
     if workers == 1:
         assert (record.cases, record.failed) == (6, None)

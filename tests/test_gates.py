@@ -123,7 +123,7 @@ def test_parts_of_a_line(parts: list[str]) -> None:
         patched.setattr("sys.stderr.write", said.append)
         with Progress(1, shown=False) as progress:
             for part in parts:
-                progress.print(part)
+                progress.finished(part)
     assert commands("".join(said)) == []
 
 

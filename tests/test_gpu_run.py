@@ -14,12 +14,12 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import OutOfMemory
-from cudabench.measure import floors, gpu_run, timing
+from cudabench.measure import gpu_run, timing
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.sampling import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
 from cudabench.measure.session import Budget
+from cudabench.measure.timing import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings, Tolerance
 from cudabench.records.results import MachineCode, Result
@@ -259,8 +259,8 @@ def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
     assert 3 * pi.least_flops(case.problem) == pi.flops(case.problem)
     card = replace(FAKE, compute_capability="9.0", clocks={"sm_mhz": 1980}, sm_count=132)
     bound = pi.least_flops(case.problem)
-    assert "impossible" in (floors.impossible(10e-6, 0, bound, ("float32",), card) or "")
-    assert floors.impossible(60e-6, 0, bound, ("float32",), card) is None
+    assert "impossible" in (gpu_run.impossible(10e-6, 0, bound, ("float32",), card) or "")
+    assert gpu_run.impossible(60e-6, 0, bound, ("float32",), card) is None
 
 
 def test_hints_to_the_cache() -> None:

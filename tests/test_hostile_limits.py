@@ -20,7 +20,7 @@ from cudabench.compile.compiler import compile_cubin, compile_ptx
 from cudabench.compile.record import Refused
 from cudabench.devices import cuda, nvml
 from cudabench.errors import CompilerError
-from cudabench.measure.sampling import timing_warnings
+from cudabench.measure.timing import timing_warnings
 from cudabench.records.planned import Settings
 from cudabench.results import stats
 from cudabench.symbols import readable

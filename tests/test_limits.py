@@ -15,7 +15,7 @@ import pytest
 
 from cudabench import operations, simulator
 from cudabench.cards import load as cards
-from cudabench.ceilings import theory
+from cudabench.ceilings import chapter
 from cudabench.cli import pricing
 from cudabench.compile.compiler import compile_ptx
 from cudabench.compile.sass import Block, Function, Instruction
@@ -169,7 +169,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
     chosen = operations.get(operation)
     (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
     settings = Settings(cpu=False, cache=cache)
-    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).simulate(case)
+    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).measure(case)
 
 
 def seconds(result: Result, resource: str) -> float:
@@ -339,7 +339,7 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
     run = counting.sampled(device, case, operation, case.problem, inputs, seconds=60)
-    some = counting.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem))
+    some = counting.by_card(device, case, run, [card], Settings(), operation.bytes(case.problem))[0].limits
     every = simulated(kernel, 1024, 1024).limits
     assert every is not None
     times = {limit.resource: limit.time_s for limit in some}
@@ -373,7 +373,7 @@ def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
     of GeForce boards, that sum in float32 at half the rate."""
     card = cards.load(name)
     for one in card.ceilings.values():
-        top, _ = theory.theoretical(one.name, one.group, card.device, None)
+        top, _ = chapter.theoretical(one.name, one.group, card.device, None)
         assert one.value is not None
         if top and not ("GeForce" in card.device.name and one.group == "tensor"):
             assert one.value > 0.9995 * top, one.name

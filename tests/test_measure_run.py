@@ -14,7 +14,8 @@ from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
-from cudabench.measure.run import Listener, Run
+from cudabench.measure.run import Run
+from cudabench.measure.session import Silent
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records.planned import Case, Settings
@@ -31,25 +32,29 @@ def series(*kernels: str, baseline: bool = True) -> Series:
     return Series(make, tuple(replace(case, kernel=name) for name in kernels), baseline)
 
 
-class Recorder(Listener):
-    """Notes what it is told."""
+class Recorder(Silent):
+    """Notes what it is told of a run that it listens to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.told: list[tuple[Any, ...]] = []
+        self.done = 0
 
-    def begin(self, kernels: int) -> None:
+    def listen(self, kernels: int) -> Recorder:
         """Note."""
         self.told.append(("begin", kernels))
+        return self
 
-    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
+    def working(self, kernel: str, phase: str, fraction: float) -> None:
         """Note."""
-        self.told.append((done, kernel))
+        self.told.append((self.done, kernel))
 
-    def printed(self, text: str) -> None:
+    def finished(self, printed: str) -> None:
         """Note."""
-        self.told.append((text,))
+        self.done += 1
+        self.told.append((printed,))
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Note."""
         self.told.append(("end",))
 
@@ -77,7 +82,7 @@ def test_series_on_devices(begun: list[Invented], tmp_path: Path) -> None:
         Settings(),
         {"seed": 3},
         path=path,
-        listener=listener,
+        listener=listener.listen,
     )
     run.collect()
     assert [(one.choice.name, one.settings.cpu, one.known) for one in begun] == [
@@ -111,7 +116,7 @@ def test_series_on_devices(begun: list[Invented], tmp_path: Path) -> None:
 def test_the_file_is_there_from_the_start(begun: list[Invented], tmp_path: Path) -> None:
     """Before the first kernel the file is written, and after each; an error leaves it so and tells the listener."""
     path, listener = tmp_path / "r.json", Recorder()
-    run = Run([series("a", "refuses")], [Choice("cuda")], Settings(cpu=False), {}, path=path, listener=listener)
+    run = Run([series("a", "refuses")], [Choice("cuda")], Settings(cpu=False), {}, path=path, listener=listener.listen)
     with pytest.raises(OutOfMemory):
         run.collect()
     assert [r["kernel"] for r in json.loads(path.read_text())["results"]] == ["a"]
@@ -125,11 +130,11 @@ def test_an_interrupt_closes_the_session(
     """An interrupt that comes while the session waits, not while it works, ends its worker at once all the same."""
 
     class Interrupting(Recorder):
-        def printed(self, text: str) -> None:
+        def finished(self, printed: str) -> None:
             if moment == "printed":
                 raise KeyboardInterrupt
 
-    run = Run([series("a", "b")], [Choice("cuda")], Settings(), {}, listener=Interrupting())
+    run = Run([series("a", "b")], [Choice("cuda")], Settings(), {}, listener=Interrupting().listen)
 
     def write() -> None:
         if moment == "write" and run.file.results:

@@ -28,7 +28,7 @@ N = 1024
 def counted(kernel: str, index: str = "random", dtype: str = "float32") -> Result:
     """Return a kernel's result for N look-ups."""
     operation, (case,) = build("lookup", kernel, size=(N,), dtype=dtype, options={"index": index})
-    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
 
 
 def cost(result: Result, space: str) -> tuple[int, int]:
@@ -160,7 +160,7 @@ def test_constants_follow_the_problem() -> None:
     """A kernel that was run on other inputs before has its tables filled anew."""
     for seed in (1, 2, 1):
         operation, (case,) = build("lookup", "constant-lane", size=(100,), seed=seed)
-        found = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+        found = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
         assert found.status == "ok", found.reason
 
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("un
 def counted(kernel: str, block: tuple[int, int], size: tuple[int, int] = (256, 256), dtype: str = "float32") -> Result:
     """Return a kernel's result."""
     operation, (case,) = build("transpose", kernel, size=size, block=block, dtype=dtype)
-    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
 
 
 def per_request(result: Result, space: str, op: str) -> float:
@@ -92,7 +92,7 @@ def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> Non
     inside, cut off and just ending; and all accesses inside the matrix are of 16 bytes."""
     operation, (case,) = build("transpose", "ragged", size=size, dtype=dtype)
     assert ("RLEAD" in case.defines) == (size[0] % (32 if dtype == "int8" else 16) == 0)
-    result = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+    result = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
     assert (result.status, result.hazards) == ("ok", ())
     moved = {(a.op, a.bytes): a.requests for a in result.access or () if a.space == "global"}
     assert moved["load", 16] > 0

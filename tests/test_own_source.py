@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cudabench import operations
+from cudabench.devices.protocol import Linked
 from cudabench.errors import UsageError
-from cudabench.measure.modules import Linked, load
+from cudabench.measure.gpu_run import load
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.records.planned import Operation

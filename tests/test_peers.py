@@ -16,7 +16,7 @@ import pytest
 
 from cudabench import cli, operations
 from cudabench.devices import peers
-from cudabench.devices.peers import call as calls
+from cudabench.devices import peers as calls
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.plan import cases
@@ -156,7 +156,7 @@ def test_a_library_is_looked_for_where_nvidia_puts_it(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
     with pytest.raises(DeviceUnusable, match=r"cuSOLVER is not installed .*`pip install nvidia-cusolver`"):
-        calls.Library("cusolver", "cusolver")
+        calls.Library("cusolver", "cusolverDnCreate")
 
 
 SMALL = {"matmul": ("65", "33", "68"), "solve": ("130",), "matvec": ("300", "77"), "transpose": ("300", "77")}

@@ -50,7 +50,9 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     told = piped(monkeypatch)
     with Progress(13, shown=True, every=0.01) as progress:
         assert told.line.wait(30)
-        progress.update(3, "smem", "simulating", 0.42)
+        for _ in range(3):
+            progress.finished("")
+        progress.working("smem", "simulating", 0.42)
         told.line.clear()
         assert told.line.wait(30)
         told.line.clear()
@@ -66,7 +68,8 @@ def test_a_name_in_a_log_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel's name brings no command for a CI runner, no control code and no second line into the log."""
     told = piped(monkeypatch)
     with Progress(2, shown=True, every=0.01) as progress:
-        progress.update(1, "\n::error::x\x1b[31m", "compiling", 0)
+        progress.finished("")
+        progress.working("\n::error::x\x1b[31m", "compiling", 0)
         told.line.clear()
         assert told.line.wait(30)
         told.line.clear()
@@ -80,10 +83,10 @@ def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     """With -q no line is written, nor in a run that ends before one is due."""
     told = piped(monkeypatch)
     with Progress(1, shown=False, every=0.01) as progress:
-        progress.update(0, "smem", "timing", 0.5)
+        progress.working("smem", "timing", 0.5)
         assert not told.line.wait(0.05)
     with Progress(1, shown=True) as progress:
-        progress.update(0, "smem", "timing", 0.5)
+        progress.working("smem", "timing", 0.5)
     assert told.getvalue() == ""
 
 
@@ -96,7 +99,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with Progress(1, shown=True, every=0.01) as progress:
-        progress.update(0, "smem", "simulating", 0)
+        progress.working("smem", "simulating", 0)
     assert told.getvalue() == ""
 
 

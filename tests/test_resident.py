@@ -146,19 +146,18 @@ def test_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU the function's attributes tell it before the launch: registers, or else its launch bounds."""
 
     class Gpu(FakeDevice):
-        needs, most = Resources(128, 0, 0), 512
+        needs = Resources(128, 0, 0, max_threads=512)
 
         def load(self, *words: Any) -> Any:
             module = super().load(*words)
             module.resources = lambda name: self.needs
-            module.max_threads = lambda name: self.most
             return module
 
     device = Gpu(right)
     monkeypatch.setattr(GpuRun, "_bind", lambda *words: pytest.fail("launched"))
     with pytest.raises(UsageError, match="128 registers x 1024 threads = 131072"):
         measure(device, block=(32, 32))
-    device.needs, device.most = Resources(40, 0, 0), 256
+    device.needs = Resources(40, 0, 0, max_threads=256)
     with pytest.raises(UsageError, match="over the __launch_bounds__ of kernel transpose_naive_row, which allow 256"):
         measure(device, block=(32, 32))
 

@@ -23,7 +23,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
 from cudabench.explain import executed, lane_equations, machine_code, merged
-from cudabench.measure import context, floors
+from cudabench.measure import context, gpu_run
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings
@@ -534,7 +534,7 @@ def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, na
     found = machine_code.arithmetic([sass.Function("k", "k", (block,))], [])
     assert found == names
     h200 = DeviceInfo("H200", "cuda", "9.0", sm_count=132, clocks={"sm_mhz": 1980})
-    assert (floors.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
+    assert (gpu_run.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
 
 
 @needs_tools
@@ -684,7 +684,7 @@ def test_merged_loads_count_once() -> None:
     rows = {}
     for read in (False, True):
         run = SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90"), disassemble=read)
-        access = run.simulate(case).access
+        access = run.measure(case).access
         assert access is not None
         rows[read] = [row for row in access if (row.space, row.op) == ("shared", "load")]
     line = next(row.line for row in rows[True] if row.bytes == 16)
@@ -752,7 +752,7 @@ def simulated() -> tuple[SimulatedRun, Case]:
 def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
     """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""
     run, case = simulated
-    record = run.simulate(case).machine_code
+    record = run.measure(case).machine_code
     assert record is not None
     assert record.pipes is not None
     assert set(record.pipes) == set(machine_code.PIPES)
@@ -771,7 +771,7 @@ def test_without_nvdisasm_the_cubin_alone_speaks(
     """Registers and hash are there, what only the disassembly tells is None, and the run is as right as with it."""
     monkeypatch.setattr(nvdisasm, "path", lambda: None)
     run, case = simulated
-    result = run.simulate(case)
+    result = run.measure(case)
     assert result.status == "ok"
     record = result.machine_code
     assert record is not None
@@ -784,7 +784,7 @@ def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> N
     """A run that neither shows nor saves it does not disassemble."""
     run, case = simulated
     run.disassemble = False
-    assert run.simulate(case).machine_code is None
+    assert run.measure(case).machine_code is None
 
 
 @needs_tools

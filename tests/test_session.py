@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,7 +42,7 @@ class Heard:
     """What a session told."""
 
     devices: list[str] = field(default_factory=list)
-    working: list[tuple[str, str, float]] = field(default_factory=list)
+    now: list[tuple[str, str, float]] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)
 
     def session(self, timeout: float = 20) -> session.Session:
@@ -50,8 +51,7 @@ class Heard:
             Choice("cuda"),
             Settings(timeout=timeout),
             started=lambda device: self.devices.append(device.name),
-            working=lambda *now: self.working.append(now),
-            finished=self.printed.append,
+            shown=SimpleNamespace(working=lambda *now: self.now.append(now), finished=self.printed.append),
         )
 
 
@@ -130,7 +130,7 @@ def test_progress_is_told() -> None:
     """What is being done reaches the caller as it happens."""
     heard = Heard()
     run("copy-row", heard=heard)
-    assert heard.working == [("copy-row", "timing", 0.5)]
+    assert heard.now == [("copy-row", "timing", 0.5)]
 
 
 def test_a_case_after_a_lost_worker() -> None:

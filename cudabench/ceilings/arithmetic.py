@@ -69,15 +69,11 @@ def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
 
 
 def _generated(extent: Extent) -> np.ndarray:
-    """Return the sums of chains of a linear congruential generator, modulo 2^32: its map applied to itself."""
-    many, step, left = (1, 0), (MULTIPLIER, INCREMENT), _all_steps(extent)
-    while left:
-        if left % 2:
-            many = (step[0] * many[0] % WORD, (step[0] * many[1] + step[1]) % WORD)
-        step = (step[0] ** 2 % WORD, (step[0] * step[1] + step[1]) % WORD)
-        left //= 2
+    """Return the sums of chains of a linear congruential generator, modulo 2^32: a^n x + c (a^n - 1) / (a - 1)."""
+    power = pow(MULTIPLIER, _all_steps(extent), (MULTIPLIER - 1) * WORD)
+    added = INCREMENT * ((power - 1) // (MULTIPLIER - 1))
     starts = CHAINS * LANES.astype(object) + CHAINS * (CHAINS - 1) // 2
-    return np.array([(many[0] * int(start) + CHAINS * many[1]) % WORD for start in starts], np.uint32)
+    return np.array([(power * int(start) + CHAINS * added) % WORD for start in starts], np.uint32)
 
 
 def _rotated(extent: Extent) -> np.ndarray:

@@ -1,13 +1,19 @@
-"""All microbenchmarks of `kernels_cu/ceilings.cu`, and what their machine code must hold on a card."""
+"""All microbenchmarks of `kernels_cu/ceilings.cu`, what their machine code must hold on a card, and what its clocks and
+units allow, as far as they are known: the theoretical value beside each measured one.
+
+Units a clock and multiprocessor are those of `cudabench.cards.rates`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cudabench.cards.rates import PER_CLOCK, SCHEDULERS, SHARED_BYTES
 from cudabench.ceilings import arithmetic, latency, memory
 from cudabench.ceilings.benchmark import Microbenchmark
 from cudabench.ceilings.code import Claim
+from cudabench.records.results import DeviceInfo
 
 ORIN_START = 20  # instructions that ptxas lets every kernel for sm_87 begin with
 
@@ -21,3 +27,63 @@ def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> 
     if compute_capability == (8, 7) and not benchmark.claim.loop:
         return replace(benchmark.claim, others=benchmark.claim.others + ORIN_START)
     return benchmark.claim
+
+
+# In theory -----------------------------------------------------------------------------------------------------------
+
+_MEMORY = ("memory-copy", "memory-read", "memory-write")
+_NO_FIGURE = {
+    "l2-read": "NVIDIA names no bandwidth of the L2",
+    "constant-hit": "NVIDIA names no rate of constants",
+    "constant-miss": "NVIDIA names no rate of constants",
+    "latency": "no latency follows from clocks and units",
+    "atomics": "no rate of atomics follows from clocks and units",
+    "launch": "no time of a launch follows from clocks and units",
+    "blocks": "no rate of blocks follows from clocks and units",
+    "host": "the link to the host is not known: NVML tells it",
+    "energy": "no energy follows from clocks and units",
+}
+# Bytes a second and lane of PCI Express by generation, without the line code and before packets' headers.
+_PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130}
+
+
+def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] | None) -> tuple[float | None, str]:
+    """Return what a card allows of a ceiling, in the unit of its kind, and what that is made of; None and why not.
+
+    link: generation and lanes of the link to the host, where they are known.
+    """
+    if name in _MEMORY:
+        if not info.peak_gbps:
+            return None, "the driver names no memory clock"
+        return info.peak_gbps, f"2 x {info.clocks.get('memory_mhz', 0)} MHz memory clock x bus width"
+    if group == "host" and link and link[0] in _PCIE:
+        return _PCIE[link[0]] * link[1] / 1e9, f"PCI Express {link[0]}.0 x {link[1]}, before headers"
+    if name in _NO_FIGURE or group in _NO_FIGURE:
+        return None, _NO_FIGURE.get(name) or _NO_FIGURE[group]
+    clock = info.clocks.get("sm_mhz")
+    if not clock or not info.sm_count:
+        return None, "the driver names no clock or number of multiprocessors"
+    found = _a_clock(name, info.compute_capability)
+    if found is None:
+        return None, f"no rate is known for compute capability {info.compute_capability}"
+    factor, units = found
+    value = factor * units * info.sm_count * clock * 1e6
+    parts = f"{info.sm_count} SMs x {clock} MHz x {units:g} a clock" + (" x 2" if factor == 2 else "")
+    return (value / 1e9 if name == "shared-read" else value), parts
+
+
+def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
+    """Return operations of a result, and results a clock and multiprocessor."""
+    known = PER_CLOCK.get(capability)
+    if known is None:
+        return None
+    if name == "shared-read":
+        # On 7.5 a load unit is half as wide as the banks.
+        return (1, SHARED_BYTES) if capability != "7.5" else None
+    if name == "issue":
+        return 1, SCHEDULERS
+    if name == "xu":
+        return 1, known.xu
+    unit, _, number = name.partition("-")
+    units = known.tensor.get(number) if unit in ("tensor", "wgmma") else getattr(known, name, None)
+    return None if units is None else (2, units)

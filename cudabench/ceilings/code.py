@@ -44,14 +44,12 @@ def check(image: bytes, entry: str, claim: Claim) -> str:
 
     Raises OtherCode where that is not what is claimed, and DeviceUnusable where nvdisasm is not there.
     """
-    functions = nvdisasm.functions(image, entry)
-    if not functions:
+    if not (functions := nvdisasm.functions(image, entry)):
         raise OtherCode(f"the machine code has no kernel {entry}")
     bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
-    found = [(sum(_count(body, claim).values()), body) for body in bodies]
-    if not found:
+    if not bodies:
         raise OtherCode(f"the compiler left the loop of {entry} out")
-    _, body = max(found, key=lambda pair: pair[0])
+    body = max(bodies, key=lambda body: sum(_count(body, claim).values()))
     counted = _count(body, claim)
     wanted = {**claim.holds, **claim.fmas}
     for name, count in wanted.items():
@@ -66,14 +64,10 @@ def check(image: bytes, entry: str, claim: Claim) -> str:
         raise OtherCode(
             f"the loop of {entry} has {len(rest)} other instructions ({most}), at most {claim.others} are meant"
         )
-    return _text(body, wanted, claim)
-
-
-def _text(body: Sequence[Instruction], wanted: Mapping[str, int], claim: Claim) -> str:
     ours = Counter(i.mnemonic for i in body if any(_is(i, name) for name in wanted))
     named = ", ".join(f"{count} {name}" for name, count in ours.items()) or "nothing"
-    counted = sum(not is_filler(i) for i in body)
-    return f"{named} of {counted} instructions" + (" a pass" if claim.loop else "")
+    working = sum(not is_filler(i) for i in body)
+    return f"{named} of {working} instructions" + (" a pass" if claim.loop else "")
 
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
@@ -110,21 +104,17 @@ def is_filler(instruction: Instruction) -> bool:
 
 
 def _is(instruction: Instruction, name: str) -> bool:
-    for one in name.split("|"):
-        opcode, _, modifier = one.partition(".")
-        if instruction.opcode == opcode and (not modifier or modifier in instruction.modifiers):
-            return True
-    return False
+    return any(
+        instruction.opcode == opcode and (not modifier or modifier in instruction.modifiers)
+        for opcode, _, modifier in (one.partition(".") for one in name.split("|"))
+    )
 
 
-def _count(body: Sequence[Instruction], claim: Claim) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for instruction in body:
-        for name in claim.holds:
-            counted[name] += _is(instruction, name)
-        for name in claim.fmas:
-            counted[name] += multiply_adds(instruction) if _is(instruction, name) else 0
-    return counted
+def _count(body: Sequence[Instruction], claim: Claim) -> dict[str, int]:
+    return {
+        **{name: sum(_is(i, name) for i in body) for name in claim.holds},
+        **{name: sum(multiply_adds(i) for i in body if _is(i, name)) for name in claim.fmas},
+    }
 
 
 _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32}
@@ -134,8 +124,7 @@ def multiply_adds(instruction: Instruction) -> int:
     """Return the multiply-adds that an instruction of a tensor core does for a warp: its sides stand behind its name,
     as in HMMA.16816 and DMMA.8x8x4. 0 where they do not."""
     for modifier in instruction.modifiers:
-        sides = re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier)
-        if sides:
+        if sides := re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier):
             return int(sides[1]) * int(sides[2]) * int(sides[3])
         if modifier in _SHAPES:
             return _SHAPES[modifier]

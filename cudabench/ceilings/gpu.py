@@ -1,25 +1,29 @@
-"""The ceilings of a GPU, one after the other: each verified before and after it is timed, or without a value."""
+"""The ceilings of a GPU, one after the other: each verified before and after it is timed, or without a value. As a
+program, the process that owns the GPU meanwhile."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.ceilings import benchmark as benchmarks
-from cudabench.ceilings import chapter, code, theory
+from cudabench.ceilings import chapter, code
 from cudabench.ceilings.arithmetic import CLOCKS
 from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale, bytes_of
 from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
-from cudabench.measure import sampling
+from cudabench.measure.session import Finished
+from cudabench.measure.timing import enough, warm_up
+from cudabench.measure.worker import Told, finished, serve
 from cudabench.occupancy import capability, occupancy
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Settings
@@ -42,9 +46,6 @@ NO_TIME = "a simulated driver makes up its times: the kernel ran and its result 
 OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
 
 
-HostDevice = Device  # one that copies to and from page-locked memory of the host
-
-
 class WrongResult(CudabenchError):
     """A microbenchmark left what it must not leave."""
 
@@ -53,17 +54,15 @@ class WrongResult(CudabenchError):
 class Ceilings:
     """Measures ceilings on a device; `scale` is made for it unless it is given. `settings` say how long to sample."""
 
-    device: HostDevice
+    device: Device
     settings: Settings = TIMING
     progress: Progress = lambda phase, fraction: None
     scale: Scale | None = None
-    energy_s: float = ENERGY_S
-    idle_s: float = IDLE_S
-    _board: Any = field(default=None, init=False)
     _loaded: Module | CudabenchError | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        self._board = nvml.board(self.device.info.uuid)
+    @cached_property
+    def _board(self) -> nvml.Board | None:
+        return nvml.board(self.device.info.uuid)
 
     @cached_property
     def sizes(self) -> Scale:
@@ -121,7 +120,7 @@ class Ceilings:
         return measure(chapter.BY_NAME[name], blank)
 
     def _beside_theory(self, one: Ceiling) -> Ceiling:
-        top, made_of = theory.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
+        top, made_of = chapter.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
         if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
@@ -159,8 +158,7 @@ class Ceilings:
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
-        images = self.module.images([benchmark.function])
-        if not images:
+        if not (images := self.module.images([benchmark.function])):
             raise code.OtherCode("the compiler keeps no machine code to look at")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check(images[0][0], images[0][1][0], claim)
@@ -180,19 +178,17 @@ class Ceilings:
             return [first]
         if benchmark.blocks == "empty":
             return [replace(first, grid=scale.sms * scale.empty_blocks)]
-        full = replace(first, grid=scale.sms * self._blocks_per_sm(benchmark))
+        needs = self.module.resources(benchmark.function)
+        try:
+            fits = occupancy(self.device.info.compute_capability, THREADS, needs.registers, needs.shared_bytes)
+            held = max(1, fits.blocks_per_sm)
+        except UsageError:  # a card that is newer than the table
+            held = FEWEST_BLOCKS
+        full = replace(first, grid=scale.sms * held)
         if benchmark.blocks == "fill":
             return [full]
         tiles = benchmark.tiles(scale)
         return [replace(full, grid=min(full.grid, tiles)), replace(full, grid=tiles)]
-
-    def _blocks_per_sm(self, benchmark: Microbenchmark) -> int:
-        needs = self.module.resources(benchmark.function)
-        try:
-            fits = occupancy(self.device.info.compute_capability, THREADS, needs.registers, needs.shared_bytes)
-        except UsageError:  # a card that is newer than the table
-            return FEWEST_BLOCKS
-        return max(1, fits.blocks_per_sm)
 
     @contextmanager
     def _arrays(self, benchmark: Microbenchmark, extent: Extent) -> Iterator[dict[str, int]]:
@@ -206,8 +202,7 @@ class Ceilings:
                     self.device.upload(pointers[name], content)
             if benchmark.cold:
                 pointers[_FLUSH] = self.device.allocate(FLUSHED * extent.scale.l2_bytes)
-            launches = benchmark.before(extent)
-            if launches:
+            if launches := benchmark.before(extent):
                 self.device.run(self.device.bind(self.module, launches, pointers), "filling arrays")
             yield pointers
         finally:
@@ -217,10 +212,10 @@ class Ceilings:
 
     def _time(self, sample: Callable[[], float]) -> Timing:
         self.progress("warming up", 0)
-        sampling.warm_up(sample, min(WARM_UP_S, self.settings.min_time))
+        warm_up(sample, min(WARM_UP_S, self.settings.min_time))
         samples: list[float] = []
         start = time.monotonic()
-        while not sampling.enough(samples, time.monotonic() - start, self.settings):
+        while not enough(samples, time.monotonic() - start, self.settings):
             self.progress("timing", min(len(samples) / self.settings.min_samples, 1.0))
             samples.append(sample())
         return stats.summarize(samples, "hot")
@@ -281,7 +276,10 @@ class Ceilings:
         """Return the energy of a byte that a copy moves, or of a float32 operation: what the board takes above idle."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
         held = self._code(benchmark)
-        idle_w = self._idle_w()
+        self.progress("warming up", 0)
+        began, start = self._joules(), time.monotonic()
+        time.sleep(IDLE_S)  # its clocks still up: a moment after a launch
+        idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
         with self._arrays(benchmark, extent) as pointers:
             trial = _Trial(self, benchmark, extent, pointers)
@@ -289,8 +287,8 @@ class Ceilings:
             trial.verify("before the energy is read")
             many = max(1, round(0.05 / trial.seconds))
             began, start, launches = self._joules(), time.monotonic(), 0
-            while time.monotonic() - start < self.energy_s:
-                self.progress("timing", min((time.monotonic() - start) / max(self.energy_s, 1e-9), 1.0))
+            while time.monotonic() - start < ENERGY_S:
+                self.progress("timing", min((time.monotonic() - start) / max(ENERGY_S, 1e-9), 1.0))
                 self.device.run(_all([trial.work] * many), "running for its energy")
                 launches += many
             seconds, joules = time.monotonic() - start, self._joules() - began
@@ -312,13 +310,6 @@ class Ceilings:
         if found is None:
             raise DeviceError("NVML no longer tells the energy of this card")
         return found
-
-    def _idle_w(self) -> float:
-        """Return what the board takes while nothing runs, its clocks still up: a moment after a launch."""
-        self.progress("warming up", 0)
-        began, start = self._joules(), time.monotonic()
-        time.sleep(self.idle_s)
-        return (self._joules() - began) / max(time.monotonic() - start, 1e-9)
 
 
 _FLUSH = "flush"  # the array that is overwritten before cold samples
@@ -381,11 +372,9 @@ class _Trial:
         poisoned = [n for n, c in arrays.items() if isinstance(c, int) and n not in filled | {*self.benchmark.zeroed}]
         zeros = [self._fill(name, 0) for name in self.benchmark.zeroed]
         device.run(_all([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
-        behind = self.benchmark.behind(self.extent)
-        if behind:
+        if behind := self.benchmark.behind(self.extent):
             device.run(_all([*zeros, device.bind(self.owner.module, behind, self.pointers)]), "verifying")
-        fault = self.benchmark.wrong(self.extent, self._look)
-        if fault:
+        if fault := self.benchmark.wrong(self.extent, self._look):
             raise WrongResult(f"{fault} ({when})")
 
     def _fill(self, name: str, byte: int) -> Work:
@@ -419,3 +408,22 @@ def notes_of(name: str, compute_capability: str) -> str:
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16") and major in (8, 12):
         return "GeForce boards sum in float32 at half the rate of the others"
     return ""
+
+
+def measuring(device: Device, tell: Told, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
+    """Return what measures a ceiling that is ordered by its name."""
+    ceilings: Ceilings | None = None
+
+    def carry_out(order: tuple[str, Settings]) -> Finished:
+        nonlocal ceilings
+        name, settings = order
+        ceilings = ceilings or Ceilings(device, settings, **how)
+        ceilings.progress = partial(tell, name)
+        found = ceilings.measure(name)
+        return finished(device, found, found.status == "failed")
+
+    return carry_out
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], measuring)

@@ -1,6 +1,6 @@
 """A run of ceilings on one device, with the results file kept up to date as each is known.
 
-Nothing here prints: a `Listener` is told what is being done.
+Nothing here prints: what a `Listener` gives is told what is being done.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cudabench.devices import Choice, probe
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, compiler, versions
-from cudabench.measure.session import Session
+from cudabench.measure.session import Session, Silent
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 
-WORKER = "cudabench.ceilings.worker"
+WORKER = "cudabench.ceilings.gpu"
 ENERGY = "energy"  # the group that is measured only where it is asked for
 
 
@@ -58,7 +58,7 @@ class CeilingsRun(Kept):
         request: Mapping[str, Any],
         *,
         path: Path | None = None,
-        listener: Listener | None = None,
+        listener: Listener = Silent,
     ) -> None:
         self.choice, self.names, self.settings = choice, tuple(names), settings
         tool = versions(choice)
@@ -78,16 +78,13 @@ class CeilingsRun(Kept):
         """
         self.write()
         with (
-            self.told(len(self.names)),
+            self.listener(len(self.names)) as self.shown,
             closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as found,
         ):
             for one in found:
                 self.file.ceilings.append(one)
                 self.finish()
                 self.write()
-
-    def _working(self, name: str, phase: str, fraction: float) -> None:
-        self.listener.working(len(self.file.ceilings), name, phase, fraction)
 
     def _simulated(self) -> Generator[Ceiling, None, None]:
         from cudabench.ceilings.simulated import SimulatedCeilings
@@ -97,11 +94,12 @@ class CeilingsRun(Kept):
         self.started(device.info)
         ceilings = SimulatedCeilings(device)
         for name in self.names:
-            ceilings.progress = partial(self._working, name)
+            ceilings.progress = partial(self.shown.working, name)
             yield ceilings.measure(name)
+            self.shown.finished("")
 
     def _measured(self) -> Generator[Ceiling, None, None]:
-        with Session(self.choice, self.settings, started=self.started, working=self._working, module=WORKER) as session:
+        with Session(self.choice, self.settings, started=self.started, shown=self.shown, module=WORKER) as session:
             for name in self.names:
                 failed = replace(blank(name), status="failed")
                 found = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]

@@ -69,8 +69,7 @@ class SimulatedCeilings:
         report = self.device.run(case, arrays, trace=False, progress=lambda done: self.progress("running", done)).report
         if report.hazards:
             return replace(blank, status="wrong", reason=report.hazards[0].message, code=held)
-        behind = benchmark.behind(extent)
-        if behind:
+        if behind := benchmark.behind(extent):
             for name in benchmark.zeroed:
                 arrays[name][:] = 0
             self.device.run(case_of(benchmark, behind), arrays, trace=False, progress=lambda done: None)
@@ -79,8 +78,7 @@ class SimulatedCeilings:
             elements = arrays[name].view(dtype)
             return elements[first : None if count is None else first + count]
 
-        fault = benchmark.wrong(extent, look)
-        if fault:
+        if fault := benchmark.wrong(extent, look):
             return replace(blank, status="wrong", reason=fault, code=held)
         return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=held)
 

@@ -267,7 +267,7 @@ def _measured(
 
     output = outputs.Output.of(given["json_path"], given["quiet"])
     settings = replace(options.settings(dict(given), simulated=False), cpu=False)
-    run = Run([series], [choice], settings, request, path=output.path, listener=outputs.Screen(output))
+    run = Run([series], [choice], settings, request, path=output.path, listener=output.screen)
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
     def work() -> None:

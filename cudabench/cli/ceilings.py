@@ -43,7 +43,7 @@ def command(
     from cudabench import devices
     from cudabench.ceilings import run
     from cudabench.ceilings.gpu import TIMING
-    from cudabench.cli.output import Output, Screen, interrupting, say
+    from cudabench.cli.output import Output, interrupting, say
     from cudabench.views import ceilings, console
 
     names = run.chosen(only, energy)
@@ -54,7 +54,7 @@ def command(
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
     asked = {"only": list(only), "energy": energy}
-    made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=Screen(output))
+    made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=output.screen)
     stopped = interrupting(made.collect)
     if output.path is None:
         output.write(made.file.text)

@@ -59,9 +59,10 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
         ]
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
-    screen = outputs.Screen(output)
     settings = replace(options.settings(given, simulated=True), cpu=False)
-    checking = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
+    checking = Run(
+        series, [choice], settings, record, path=output.path, listener=output.screen, record=bool(output.report)
+    )
     show = partial(_show, wanted=wanted, github=given["target"] == "github")
     outputs.carry_out(checking, output, checking.collect, show)
     # A kernel of which nothing is known counts though others ran.

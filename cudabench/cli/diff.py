@@ -77,11 +77,10 @@ def _figures() -> Sequence[str]:
 
 def _diff(**given: Any) -> int:
     """Compare what the options ask for and return the exit code."""
-    from cudabench.cli.output import Destination, Output, Screen, reading
+    from cudabench.cli.output import Destination, Output, reading
     from cudabench.measure import revisions
     from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.results import diff
-    from cudabench.views.progress import Progress
 
     if not given["old"] or not given["new"]:
         raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
@@ -104,12 +103,10 @@ def _diff(**given: Any) -> int:
         with reading(given["old"], given, len(checkouts)):
             old, new = map(revisions.side, checkouts, requests)
             pairs = revisions.pairs(requests, launched=simulated)
-        with Progress(len(architectures), shown=not output.quiet) as progress:
-            found = revisions.compare_code(
-                old, new, pairs, architectures, lambda done, arch: progress.update(done, arch, "compiling", 0)
-            )
+        with output.screen(len(architectures)) as progress:
+            found = revisions.compare_code(old, new, pairs, architectures, progress)
         if simulated:
-            found = revisions.count(found, (old, new), requests, pairs, Screen(output), demanded=demanded)
+            found = revisions.count(found, (old, new), requests, pairs, output.screen, demanded=demanded)
         record = _file(given, found, old, new)
     failed = diff.failures(found, wanted)
     output.write(record.text)

@@ -127,7 +127,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     settings = replace(options.settings(given, simulated=True), cpu=False)
     run = Run(
-        series, choices, settings, request, path=output.path, listener=outputs.Screen(output),
+        series, choices, settings, request, path=output.path, listener=output.screen,
         trace=watched(planned, given, paired), record=bool(output.report), cards=cards,
     )  # fmt: skip
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)

@@ -20,7 +20,7 @@ from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import Result
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output, Screen
+    from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
@@ -212,15 +212,14 @@ def measure(
         refuse_on_a_simulator(limits, given.get("peers", ()))
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     output.refuse_several([case.kernel for one in series for case in one.cases], choices)
-    screen = outputs.Screen(output)
     run = Run(
-        series, choices, settings, record, path=output.path, listener=screen, record=bool(output.report), cards=cards,
-        counted=given["limits"],
+        series, choices, settings, record, path=output.path, listener=output.screen, record=bool(output.report),
+        cards=cards, counted=given["limits"],
     )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
     told: list[str] = []
     fuzzed = bool(given.get("fuzz"))
-    work = _fuzzing(run, series, requests, given, settings, screen, told) if fuzzed else run.collect
+    work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
     outputs.carry_out(run, output, work, partial(outputs.tables, more=None if several or fuzzed else more))
     for sentence in told:
         outputs.say(sentence)
@@ -233,7 +232,6 @@ def _fuzzing(
     requests: Sequence[UserRequest],
     given: Mapping[str, Any],
     settings: Settings,
-    listener: Screen,
     told: list[str],
 ) -> Callable[[], None]:
     """Return what runs the kernels and then every right one on other inputs; what is to be said goes into `told`.
@@ -254,7 +252,7 @@ def _fuzzing(
 
     def work() -> None:
         run.collect()
-        fuzz.fuzz_all(kernels, run, settings, count, where, listener, tell)
+        fuzz.fuzz_all(kernels, run, settings, count, where, tell)
 
     return work  # fmt: skip
 

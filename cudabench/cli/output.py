@@ -15,7 +15,7 @@ from cudabench import text
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
-from cudabench.measure.run import Listener, Outcome, Run
+from cudabench.measure.run import Outcome, Run
 from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
 from cudabench.views.progress import Progress, Waiting
 
@@ -74,6 +74,10 @@ class Output:
         place = self.path or self.stream
         if place or self.to_stdout:
             Destination(place).write(content())
+
+    def screen(self, kernels: int) -> Progress:
+        """Return what shows so many kernels while they run, unless all is to be quiet."""
+        return Progress(kernels, shown=not self.quiet)
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
@@ -140,35 +144,6 @@ def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.reading(file, sources):
         yield
-
-
-class Screen(Listener):
-    """Shows what a run does, unless all is to be quiet."""
-
-    def __init__(self, output: Output) -> None:
-        self._quiet = output.quiet
-        self._progress: Progress | None = None
-
-    def begin(self, kernels: int) -> None:
-        """Start the line of progress."""
-        self._progress = Progress(kernels, shown=not self._quiet)
-        self._progress.__enter__()
-
-    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
-        """Show it."""
-        if self._progress:
-            self._progress.update(done, kernel, phase, fraction)
-
-    def printed(self, text: str) -> None:
-        """Pass on what a kernel printed."""
-        if self._progress:
-            self._progress.print(text)
-
-    def end(self) -> None:
-        """Take the line away."""
-        if self._progress:
-            self._progress.__exit__(None, None, None)
-            self._progress = None
 
 
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:

@@ -308,7 +308,7 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
     choices, cards = pricing.where(given, several, lambda device: (devices.choose(device),))
     settings = options.settings(given, simulated=choices[0].kind == "sim")
-    run = _run_of(asked, choices, sweep.coarse(settings), outputs.Screen(output), output, cards)
+    run = _run_of(asked, choices, sweep.coarse(settings), output, cards)
     told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
@@ -324,9 +324,7 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         plan = asked.plan
         try:
             if asked.space:
-                from cudabench.measure.search import search
-
-                searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
+                searched.append(plan := sweep.search(run, asked.space, given["strategy"], given["evaluations"], before))
             else:
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
@@ -343,9 +341,7 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
     return exit_code(statuses & {"wrong", "ok"} or statuses)
 
 
-def _run_of(
-    asked: _Asked, choices: Sequence[Choice], settings: Any, screen: Any, output: Output, cards: Sequence[Card]
-) -> Run:
+def _run_of(asked: _Asked, choices: Sequence[Choice], settings: Any, output: Output, cards: Sequence[Card]) -> Run:
     """Return the run, with a series for each set of arguments and no case yet."""
     from cudabench.measure.run import Run
 
@@ -356,7 +352,7 @@ def _run_of(
         firsts.setdefault(id(point.series.make), point)
     series = [replace(point.series, cases=(point.case,)) for point in firsts.values()]
     run = Run(
-        series, choices, settings, asked.record, path=output.path, listener=screen, record=bool(output.report),
+        series, choices, settings, asked.record, path=output.path, listener=output.screen, record=bool(output.report),
         cards=cards,
     )  # fmt: skip
     for outcome in run.outcomes:

@@ -92,19 +92,13 @@ def _gpu(index: int) -> Choice:
     for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
-    if part.name == "NVRTC":
-        _check_nvrtc_knows(index, part)
+    if part.name == "NVRTC":  # a GPU may be older or newer than what that compiles for
+        from cudabench.compile import compiler
+
+        gpu, known = probe.gpu(index), compiler.supported_architectures("nvrtc")
+        if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
+            raise DeviceUnusable(
+                f"NVRTC {part.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
+                f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a CUDA toolkit that does."
+            )
     return Choice("cuda", index=index)
-
-
-def _check_nvrtc_knows(index: int, nvrtc: probe.Part) -> None:
-    """Raise DeviceUnusable for a GPU that is older or newer than what NVRTC compiles for."""
-    from cudabench.compile import compiler
-
-    gpu = probe.gpu(index)
-    known = compiler.supported_architectures("nvrtc")
-    if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
-        raise DeviceUnusable(
-            f"NVRTC {nvrtc.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
-            f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a CUDA toolkit that does."
-        )

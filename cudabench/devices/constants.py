@@ -20,8 +20,7 @@ def constant_symbols(name: str) -> list[str]:
 def constant_name(name: str, symbols: Iterable[str]) -> str | None:
     """Return which of a module's symbols a variable is; None where it is none of them."""
     there = list(symbols)
-    exact = next((symbol for symbol in constant_symbols(name) if symbol in there), None)
-    if exact:
+    if exact := next((symbol for symbol in constant_symbols(name) if symbol in there), None):
         return exact
     own = name.rpartition("::")[2]
     ending = re.compile(rf"_Z\w*{len(own)}{own}E?")

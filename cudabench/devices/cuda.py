@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,12 @@ import numpy as np
 from cudabench.compile import compiler, nvcc, toolkit
 from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
-from cudabench.devices import modules, nvml, peers, probe, protocol
+from cudabench.devices import driver_objects, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of
-from cudabench.devices.modules import packing
-from cudabench.devices.protocol import Work
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of, packing
+from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
-from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap, Texture
+from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
 PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
@@ -40,8 +38,6 @@ PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
 # More launches than this become a CUDA graph, which is queued as one.
 MAX_QUEUED_LAUNCHES = 500
-
-OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)
 
 
 class Module:
@@ -94,10 +90,6 @@ class Module:
             with translated(f"setting {name}"):
                 driver.memcpy_htod(pointer, content)
             return
-
-    def max_threads(self, name: str) -> int:
-        """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
-        return int(self.resources(name).max_threads or 0)
 
 
 def _ptx(compiled: Compiled) -> str:
@@ -177,7 +169,14 @@ class CudaDevice:
             self.info = probe.gpu(index)
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            self._context = _primary_context(device, index, int(flags)) if primary else device.make_context(flags)
+            if primary:  # which the GPU's libraries share; flags are for one that is not active yet
+                ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
+                    ctypes.c_int(index), ctypes.c_uint(int(flags))
+                )
+                self._context = device.retain_primary_context()
+                self._context.push()
+            else:
+                self._context = device.make_context(flags)
             self._streams = [driver.Stream()]
             self._stream = self._streams[0]
             self._start, self._stop = driver.Event(), driver.Event()
@@ -193,12 +192,12 @@ class CudaDevice:
         # As long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
-        self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
-        self._blocking = self._protocol.function("block_stream").prepare("P")
-        self._digest = self._protocol.function("digest").prepare("PQQP")
+        own = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        self._blocking, self._digest, self._demote, self._scrub = (
+            own.function(name).prepare(types)
+            for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
+        )
         self._key = int.from_bytes(os.urandom(8), "little")
-        self._demote = self._protocol.function("demote").prepare("PQ")
-        self._scrub = self._protocol.function("scrub").prepare("")
         with translated("starting", elsewhere):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
@@ -210,9 +209,7 @@ class CudaDevice:
     def __enter__(self) -> CudaDevice:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._allocations.clear()
         self._context.pop()
 
@@ -246,8 +243,8 @@ class CudaDevice:
             build=build,
         )
         ptx = _ptx(compiled)
-        if (clusters or modules.wants_the_driver(ptx)) and compiled.cubin:
-            module = modules.Module(self._cuda, compiled.cubin, ptx)
+        if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
+            module = driver_objects.Module(self._cuda, compiled.cubin, ptx)
         else:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
@@ -349,15 +346,15 @@ class CudaDevice:
         """Free what `allocate` returned."""
         self._allocations.pop(pointer).free()
 
+    @translated("copying to the GPU")
     def upload(self, pointer: int, array: np.ndarray) -> None:
         """Copy an array to the device."""
-        with translated("copying to the GPU"):
-            self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
+        self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
 
+    @translated("copying from the GPU")
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill a contiguous array from the device."""
-        with translated("copying from the GPU"):
-            self._driver.memcpy_dtoh(array, pointer)
+        self._driver.memcpy_dtoh(array, pointer)
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return bytes of page-locked memory of the host."""
@@ -459,7 +456,7 @@ class CudaDevice:
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
         bound = (
-            Queued(modules.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            Queued(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
             if graph
             else Queued(queue, doing, len(calls))
         )
@@ -570,11 +567,3 @@ class CudaDevice:
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
-
-
-def _primary_context(device: Any, index: int, flags: int) -> Any:
-    """Return the context that a GPU's libraries share, made current, with flags where it is not active yet."""
-    ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(ctypes.c_int(index), ctypes.c_uint(flags))
-    context = device.retain_primary_context()
-    context.push()
-    return context

@@ -20,13 +20,11 @@ from cudabench.errors import NotEnoughMemory
 from cudabench.records.results import DeviceInfo
 
 # Numbers of CUdevice_attribute in cuda.h.
-CLOCK_RATE_KHZ = 13
-MULTIPROCESSOR_COUNT = 16
-MEMORY_CLOCK_RATE_KHZ = 36
-GLOBAL_MEMORY_BUS_WIDTH = 37
-L2_CACHE_SIZE = 38
-COMPUTE_CAPABILITY_MAJOR = 75
-COMPUTE_CAPABILITY_MINOR = 76
+ATTRIBUTES = {
+    "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38, "major": 75,
+    "minor": 76,
+}  # fmt: skip
+NO_DEVICE = 100  # of CUresult
 SIMULATED = "simulated_start"  # a function that only a driver without a GPU has
 
 
@@ -63,18 +61,13 @@ def driver() -> Part:
     install = "install NVIDIA's driver"
     if library is None:
         return Part("driver", problem="this machine has no NVIDIA driver", repair=install)
-    status = library.cuInit(0)
-    if status == 100:  # CUDA_ERROR_NO_DEVICE
-        return Part("driver", problem="the NVIDIA driver finds no GPU", repair="check with nvidia-smi")
-    if status:
-        return Part(
-            "driver", problem=f"the NVIDIA driver does not start (error {status})", repair="check with nvidia-smi"
-        )
     count, version = ctypes.c_int(), ctypes.c_int()
-    library.cuDeviceGetCount(ctypes.byref(count))
-    library.cuDriverGetVersion(ctypes.byref(version))
+    if not (status := library.cuInit(0)):
+        library.cuDeviceGetCount(ctypes.byref(count))
+        library.cuDriverGetVersion(ctypes.byref(version))
     if not count.value:
-        return Part("driver", problem="the NVIDIA driver finds no GPU", repair="check with nvidia-smi")
+        lack = "finds no GPU" if status in (0, NO_DEVICE) else f"does not start (error {status})"
+        return Part("driver", problem=f"the NVIDIA driver {lack}", repair="check with nvidia-smi")
     cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
     kernel_module = _found("/proc/driver/nvidia/version", r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
     return Part("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
@@ -100,28 +93,26 @@ def gpu(index: int) -> DeviceInfo:
         raise RuntimeError("gpu() needs a driver; ask driver() first")
     device = ctypes.c_int()
     library.cuDeviceGet(ctypes.byref(device), index)
-
-    def attribute(number: int) -> int:
-        value = ctypes.c_int()
+    found, value = {}, ctypes.c_int()
+    for attribute, number in ATTRIBUTES.items():
         library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        return value.value
-
+        found[attribute] = value.value
     name = ctypes.create_string_buffer(256)
     library.cuDeviceGetName(name, 256, device)
     uuid = ctypes.create_string_buffer(16)
     library.cuDeviceGetUuid(uuid, device)
     memory = ctypes.c_size_t()
     library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    memory_khz, bus_bits = attribute(MEMORY_CLOCK_RATE_KHZ), attribute(GLOBAL_MEMORY_BUS_WIDTH)
+    memory_khz, bus_bits = found["memory_clock_khz"], found["memory_bus_bits"]
     return DeviceInfo(
         name=name.value.decode(),
         kind="simulated" if hasattr(library, SIMULATED) else "cuda",
-        compute_capability=f"{attribute(COMPUTE_CAPABILITY_MAJOR)}.{attribute(COMPUTE_CAPABILITY_MINOR)}",
-        sm_count=attribute(MULTIPROCESSOR_COUNT),
-        l2_bytes=attribute(L2_CACHE_SIZE),
+        compute_capability=f"{found['major']}.{found['minor']}",
+        sm_count=found["sm_count"],
+        l2_bytes=found["l2_bytes"],
         # Integrated GPUs report no memory clock: then there is no peak to hold a figure against.
         peak_gbps=2 * memory_khz * 1e3 * bus_bits / 8 / 1e9 if memory_khz and bus_bits else None,
-        clocks={"sm_mhz": attribute(CLOCK_RATE_KHZ) // 1000, "memory_mhz": memory_khz // 1000},
+        clocks={"sm_mhz": found["clock_khz"] // 1000, "memory_mhz": memory_khz // 1000},
         driver=driver().version,
         uuid=f"GPU-{UUID(bytes=uuid.raw)}",
         memory_bytes=memory.value,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cudabench.compile.record import Resources
+from cudabench.records.launch import Rows, Surface, TensorMap, Texture
+
+if TYPE_CHECKING:
+    from cudabench.devices import cuda, peers
 
 Work = Callable[[], object]
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # the arguments that stand for a buffer in another way
 
 
 @dataclass(frozen=True)
@@ -22,36 +27,45 @@ class Variable:
     nbytes: int
 
 
-class Module(Protocol):
-    """A source file, compiled and loaded; or a library's call in its place."""
+@dataclass(frozen=True)
+class Linked:
+    """The modules of a case whose launches come from several sources, as one."""
+
+    by_function: Mapping[str, cuda.Module]
+
+    @property
+    def _modules(self) -> list[cuda.Module]:
+        return list({id(module): module for module in self.by_function.values()}.values())
 
     @property
     def variables(self) -> Sequence[Variable]:
-        """The variables that its kernels can write."""
+        """The variables of all."""
+        return [variable for module in self._modules for variable in module.variables]
 
     @property
     def ptx(self) -> str:
-        """Its PTX; empty where the compiler kept none."""
+        """The PTX of all."""
+        return "\n".join(module.ptx for module in self._modules)
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return the cubins that hold some kernels, each with the entries of those kernels."""
+        """Return the cubins of all."""
+        own = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
+        return [image for module, part in own for image in module.images(part)]
 
     def function(self, name: str) -> Any:
-        """Return the device's own handle of a kernel."""
+        """Return a function to launch."""
+        return self.by_function[name].function(name)
 
     def set_constant(self, name: str, content: bytes) -> None:
-        """Write a `__constant__` variable, where the module has it. Raises UsageError for another number of bytes."""
+        """Write a `__constant__` variable in each module that has it."""
+        for module in self._modules:
+            module.set_constant(name, content)
 
     def resources(self, name: str) -> Resources:
-        """Return what a kernel needs."""
-
-    def max_threads(self, name: str) -> int:
-        """Return the largest block, in threads, that a kernel's registers and launch bounds allow."""
+        """Return what a function needs."""
+        return self.by_function[name].resources(name)
 
 
-if TYPE_CHECKING:
-    from cudabench.devices.cuda import CudaDevice
-
-    Device: TypeAlias = CudaDevice
-else:  # annotations alone name it; the tests have a device in host memory
-    Device = object
+# Annotations alone name these: the tests have a device in host memory.
+Device: TypeAlias = "cuda.CudaDevice"
+Module: TypeAlias = "cuda.Module | Linked | peers.Call"

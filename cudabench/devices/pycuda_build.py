@@ -21,6 +21,7 @@ import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,13 +44,16 @@ _BUILD_SETTINGS = (
 )
 
 
+Kind = Literal["venv", "conda", "system"]
+
+
 @dataclass(frozen=True)
 class Environment:
     """Where packages would go: the interpreter, what kind of environment it is of, and what installs there."""
 
     python: str
     prefix: str
-    kind: Literal["venv", "conda", "system"]
+    kind: Kind
     managed: bool = False  # by the system's packages (PEP 668)
     installer: tuple[str, ...] = ()
     first: tuple[str, ...] = ()  # what brings the installer
@@ -66,24 +70,18 @@ class Step:
 
 def environment() -> Environment:
     """Return the environment that this interpreter is of; DeviceUnusable where nothing installs there."""
-    kind: Literal["venv", "conda", "system"] = "system"
-    if sys.prefix != sys.base_prefix:
-        kind = "venv"
-    elif (Path(sys.prefix) / "conda-meta").is_dir():
-        kind = "conda"
+    conda = (Path(sys.prefix) / "conda-meta").is_dir()
+    kind: Kind = "venv" if sys.prefix != sys.base_prefix else "conda" if conda else "system"
     managed = kind == "system" and (Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED").is_file()
-    first: tuple[str, ...] = ()
-    uv = shutil.which("uv")
+    made = partial(Environment, sys.executable, sys.prefix, kind, managed)
+    pip = (sys.executable, "-m", "pip", "install")
     if find_spec("pip"):
-        installer: tuple[str, ...] = (sys.executable, "-m", "pip", "install")
-    elif uv:
-        installer = (uv, "pip", "install", "--python", sys.executable)
-    elif find_spec("ensurepip"):
-        first = (sys.executable, "-m", "ensurepip")
-        installer = (sys.executable, "-m", "pip", "install")
-    else:
-        raise DeviceUnusable(f"{sys.executable} has neither pip nor ensurepip: install pip for it, or uv on PATH.")
-    return Environment(sys.executable, sys.prefix, kind, managed, installer, first)
+        return made(pip)
+    if uv := shutil.which("uv"):
+        return made((uv, "pip", "install", "--python", sys.executable))
+    if find_spec("ensurepip"):
+        return made(pip, (sys.executable, "-m", "ensurepip"))
+    raise DeviceUnusable(f"{sys.executable} has neither pip nor ensurepip: install pip for it, or uv on PATH.")
 
 
 def refuse_foreign(where: Environment) -> None:

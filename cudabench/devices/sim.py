@@ -17,12 +17,12 @@ from cudabench.compile import compiler, cubin
 from cudabench.compile.limits import CompilerStopped
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.constants import check_constant, constant_name
+from cudabench.devices.protocol import OVER_BUFFERS
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK, Occupancy, capability, check_resident, occupancy
 from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, StateVariable, Watch
-from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.errors import remedy
 from cudabench.symbols import plain_name, readable
 
@@ -179,15 +179,13 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
-        declared: Declared | None = None,
-        between: Between | None = None,
-        schedule: str | None = None,
+        **how: Any,
     ) -> Run:
-        """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
+        """Run all launches of a case on arrays, which change in place; merged: by function. What else there is to say
+        is as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result. declared, between,
-        schedule: as in `simulator.run`.
+        blocks at least, where it has more; what they leave in the arrays is then no result.
 
         Raises BudgetExceeded where they take longer than `seconds` together, UsageError for a launch that no GPU of the
         architecture would take.
@@ -209,7 +207,7 @@ class SimDevice:
                 progress((done + blocks / of) / len(case.launches))
 
             loaded = parts[launch.function]
-            with demangled(loaded.compiled.lowered), hazards_before(reports):
+            with demangled(loaded.compiled.lowered, reports):
                 report = simulator.run(
                     loaded.program,
                     loaded.compiled.entry(launch.function),
@@ -217,7 +215,10 @@ class SimDevice:
                     launch.block,
                     [argument_of(a, arrays) for a in launch.arguments],
                     shared_bytes=launch.shared_bytes,
-                    names=_names(launch),
+                    names=[
+                        a if isinstance(a, str) else a.buffer if isinstance(a, OVER_BUFFERS) else ""
+                        for a in launch.arguments
+                    ],
                     trace=trace,
                     progress=inside,
                     merged=(merged or {}).get(launch.function),
@@ -227,49 +228,31 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
-                    declared=declared,
-                    between=between,
-                    schedule=schedule,
+                    **how,
                 )
             reports.append(report)
-        launched = _by_kind(case.launches, reports) if footprint else ()
+        kinds: dict[object, list[int]] = {}
+        for number, launch in enumerate(case.launches if footprint else ()):
+            kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
+            kinds.setdefault(kind, []).append(number)
+        launched = tuple(
+            Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
+            for numbers in kinds.values()
+        )
         return Run(simulator.merge(reports), resources, fits, launched)
-
-
-def _by_kind(launches: Sequence[Launch], reports: Sequence[simulator.Report]) -> tuple[Launched, ...]:
-    """Return the launches with one function, grid and block together."""
-    kinds: dict[object, list[int]] = {}
-    for number, launch in enumerate(launches):
-        kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
-        kinds.setdefault(kind, []).append(number)
-    return tuple(
-        Launched(launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
-        for numbers in kinds.values()
-    )
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
     """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
-    lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
-    if lacks:
+    if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
         told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
 
 
 @contextmanager
-def hazards_before(reports: Sequence[simulator.Report]) -> Iterator[None]:
-    """Let a launch that never ends tell the hazards of the launches before it too."""
-    try:
-        yield
-    except simulator.BudgetExceeded as stopped:
-        stopped.hazards = (*(hazard for report in reports for hazard in report.hazards), *stopped.hazards)
-        raise
-
-
-@contextmanager
-def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
-    """Let errors name functions as the user does."""
+def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
+    """Let errors name functions as the user does, and a launch that never ends tell the hazards of those before it."""
     try:
         yield
     except CudabenchError as error:
@@ -278,6 +261,8 @@ def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
             message = message.replace(entry, name)
         renamed = type(error)(message)
         vars(renamed).update(vars(error))
+        if isinstance(renamed, simulator.BudgetExceeded):
+            renamed.hazards = (*(hazard for report in before for hazard in report.hazards), *renamed.hazards)
         raise renamed from error
 
 
@@ -311,35 +296,24 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
     data[:] = np.frombuffer(content, np.uint8)
 
 
-def _names(launch: Launch) -> list[str]:
-    return [
-        a if isinstance(a, str) else a.buffer if isinstance(a, (Rows, Surface, Texture, TensorMap)) else ""
-        for a in launch.arguments
-    ]
-
-
 def argument_of(argument: Any, arrays: Arrays) -> Any:
     """Return what the simulator gets for a launch's argument."""
-    if isinstance(argument, (Surface, Texture)):
-        how = {
-            one.name: getattr(argument, one.name)
-            for one in fields(argument)
-            if one.name not in ("buffer", "dtype", "shape")
-        }
-        return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
-    if isinstance(argument, TensorMap):
-        array = arrays[argument.buffer]
-        return simulator.TensorMap(
-            array, argument.box, argument.sizes, argument.strides, argument.steps, argument.swizzle, argument.fill,
-            argument.dtype,
-        )  # fmt: skip
-    if isinstance(argument, Rows):
-        return simulator.Rows(arrays[argument.buffer], argument.count, argument.pitch)
-    if isinstance(argument, str):
-        return arrays[argument]
-    if isinstance(argument, ByValue):
-        if not argument.pointers:
+    match argument:
+        case Surface() | Texture():
+            left_out = ("buffer", "dtype", "shape")
+            how = {one.name: getattr(argument, one.name) for one in fields(argument) if one.name not in left_out}
+            return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
+        case TensorMap():
+            return simulator.TensorMap(
+                arrays[argument.buffer], argument.box, argument.sizes, argument.strides, argument.steps,
+                argument.swizzle, argument.fill, argument.dtype,
+            )  # fmt: skip
+        case Rows():
+            return simulator.Rows(arrays[argument.buffer], argument.count, argument.pitch)
+        case str():
+            return arrays[argument]
+        case ByValue(content=content, pointers=pointers) if pointers:
+            return simulator.Struct(content, tuple((offset, buffer, arrays[buffer]) for offset, buffer in pointers))
+        case ByValue():
             return argument.content
-        pointers = tuple((offset, buffer, arrays[buffer]) for offset, buffer in argument.pointers)
-        return simulator.Struct(argument.content, pointers)
     return argument

@@ -25,6 +25,7 @@ from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
 from cudabench.records.launch import LARGE, POISON
 from cudabench.records.planned import Buffer, Operation, Problem
+from cudabench.records.results import Hazard
 
 MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger
@@ -41,24 +42,8 @@ ROTATION_BYTES = 512
 
 
 @dataclass(frozen=True)
-class Stray:
-    """A write outside an array: the array, the first byte that changed, counted from the array's start, and how many
-    bytes of the zone did."""
-
-    name: str
-    offset: int
-    count: int
-    nbytes: int
-
-    def __str__(self) -> str:
-        beyond = self.offset - self.nbytes
-        place = f"{-self.offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
-        return f"the kernel wrote outside '{self.name}', first {place}, {self.count} bytes in all"
-
-
-@dataclass(frozen=True)
 class BufferSet:
-    """All buffers of a problem at one place: their addresses, by name.
+    """All buffers of a problem at one place: their addresses, by name, and sizes, with what they go on with.
 
     `copy_bytes` is what the copy to compare with reads, and writes again: half of the bytes that the operation moves.
     """
@@ -66,6 +51,7 @@ class BufferSet:
     device: Device
     buffers: Sequence[Buffer]
     addresses: Mapping[str, int]
+    sizes: Mapping[str, int]
     copy_bytes: int
 
     @property
@@ -111,27 +97,27 @@ class BufferSet:
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return digests of some arrays with what they go on with, after all that is queued."""
-        sizes = {buffer.name: buffer.nbytes + _extra(buffer) for buffer in self.buffers}
-        sizes |= {_before(buffer.name): buffer.nbytes for buffer in self.buffers}
-        sizes |= dict.fromkeys(_ENDS.values(), self.copy_bytes)
-        return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
+        return tuple(self.device.digest(self.addresses[name], self.sizes[name]) for name in names)
 
     def release(self) -> None:
         """Free the memory."""
-        sizes = {buffer.name: buffer.nbytes for buffer in self.buffers}
+        guards = {buffer.name: guard_bytes(buffer.nbytes) for buffer in self.buffers}
         for name, address in self.addresses.items():
-            self.device.release(address - (guard_bytes(sizes[name]) if name in sizes else 0))
+            self.device.release(address - guards.get(name, 0))
 
-    def stray(self) -> Stray | None:
-        """Return the first write outside an array, or None."""
+    def stray(self) -> Hazard | None:
+        """Return the first write outside an array, or None: the byte, and how many of the zone changed."""
         for pointer, nbytes, buffer in self._zones():
             zone = np.empty(nbytes, np.uint8)
             self.device.download(pointer, zone)
             changed = np.flatnonzero(zone != GUARD)
             if changed.size:
                 start = self.addresses[buffer.name]
-                nearest = int(changed[-1 if pointer < start else 0])  # which says most
-                return Stray(buffer.name, pointer + nearest - start, int(changed.size), buffer.nbytes)
+                offset = pointer - start + int(changed[-1 if pointer < start else 0])  # which says most
+                beyond, count = offset - buffer.nbytes, int(changed.size)
+                place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
+                said = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
+                return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, said)
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:
@@ -228,7 +214,7 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
         for name in _ENDS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
-        made.append(BufferSet(device, buffers, addresses, half))
+        made.append(BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_ENDS.values(), half)}, half))
     return tuple(made)
 
 

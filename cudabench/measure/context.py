@@ -1,21 +1,35 @@
-"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, what becomes of an error."""
+"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, what becomes of an error; and a
+result from the evidence of a kernel, what it left and keeps, and what its code is, with warnings of those."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from cudabench.cards.load import Card
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
 from cudabench.occupancy import capability
-from cudabench.records.launch import POISON
-from cudabench.records.planned import Baseline, Case, Operation, Problem, Settings
-from cudabench.records.results import CpuTime, DeviceInfo, Result, Verification
+from cudabench.records.launch import POISON, WARP
+from cudabench.records.planned import Baseline, Buffer, Case, Operation, Problem, Settings
+from cudabench.records.results import (
+    CpuTime,
+    DeviceInfo,
+    Hazard,
+    MachineCode,
+    Result,
+    StateVariable,
+    Verification,
+    Warning,
+)
+from cudabench.results.warnings import warning
 
 Arrays = dict[str, np.ndarray]
 Progress = Callable[[str, float], None]
@@ -62,26 +76,21 @@ class InputSet:
         expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
-    def differing(self, other: InputSet) -> frozenset[str]:
-        """Return the inputs that another set has other bytes of: those that a seed decides."""
-        mine, others = self.arrays, other.arrays
-        return frozenset(name for name in mine if not np.array_equal(_bytes(mine[name]), _bytes(others[name])))
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
 
 @dataclass
 class RunContext:
-    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed."""
+    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. `cards` price
+    the counts of the simulator, where `output` is what the last kernel printed."""
 
     operation: Operation
     problem: Problem
     settings: Settings
+    device: Any
     progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
-    second_seed: int | None = field(default=None, kw_only=True)
+    cards: Sequence[Card] = field(default=(), kw_only=True)
+    output: str = field(default="", init=False)
+    second_seed: int | None = field(default=None, init=False)
     until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
 
     @cached_property
@@ -94,8 +103,11 @@ class RunContext:
     def drawn(self) -> frozenset[str]:
         """The inputs that the seed decides, by name."""
         self.progress("making inputs", 0)
-        first, second = self.input_sets
-        return first.differing(second)
+        first, second = (
+            {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in one.arrays.items()}
+            for one in self.input_sets
+        )
+        return frozenset(name for name, own in first.items() if not np.array_equal(own, second[name]))
 
     @property
     def fixed(self) -> bool:
@@ -119,43 +131,46 @@ class RunContext:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
 
-    def answer(
-        self,
-        case: Case,
-        info: DeviceInfo,
-        device: str,
-        work: Callable[[Result], Result],
-        skips: Callable[[CudabenchError], bool],
-        *,
-        alone: bool = True,
-    ) -> Result:
-        """Return the result of one case, which `work` makes of a blank one; errors of the compiler, the launch and the
-        kernel become a failed result, or a skipped one where `skips` says so.
+    def measure(self, case: Case) -> Result:
+        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result, or a
+        skipped one.
 
-        A kernel for another generation of GPUs is skipped in a ladder; UnsupportedFeature where it was named. `alone`:
-        no other card runs it.
+        A kernel for another generation of GPUs is skipped in a ladder, and where another card may run it;
+        UnsupportedFeature where it was named.
         """
-        blank = describe(case, device)
-        if reason := case.skip_reason or other_architecture(case, info, alone=alone):
+        self.output = ""
+        alone = len(self.cards) < 2
+        blank = describe(case, self.name)
+        if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)
         blank = self.ready(blank)
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         try:
-            return work(blank)
-        except UnsupportedFeature as error:
-            if case.named and alone:
-                raise
-            return replace(blank, status="skipped", reason=str(error))
+            return self.work(case, blank)
         except CudabenchError as error:
-            if skips(error):
-                return replace(blank, status="skipped", reason=str(error))
-            if isinstance(error, UsageError) and case.named:
+            unsupported = isinstance(error, UnsupportedFeature)
+            skipped = unsupported or self.skips(case, error)
+            if case.named and ((unsupported and alone) or (isinstance(error, UsageError) and not skipped)):
                 raise
-            return replace(blank, status="failed", reason=str(error))
+            return replace(blank, status="skipped" if skipped else "failed", reason=str(error))
+
+    @property
+    def name(self) -> str:
+        """The device, as results name it."""
+        info = self.device.info
+        return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def ready(self, blank: Result) -> Result:
         """Take what all kernels need and return a blank result; what is raised here ends the run."""
-        return blank
+        raise NotImplementedError
+
+    def work(self, case: Case, blank: Result) -> Result:
+        """Return the result of a case that this device takes."""
+        raise NotImplementedError
+
+    def skips(self, case: Case, error: CudabenchError) -> bool:
+        """Tell whether a case that an error ended is skipped, and has not failed."""
+        raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
@@ -214,6 +229,13 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
+def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+    """Return the results of a pair where the one at `at` ended the measurement."""
+    reason = f"not timed, because the other side is {found.status}"
+    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
+    return [*other[:at], found, *other[at + 1 :]]
+
+
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
     """Return why a GPU has not the instructions of a kernel, None where it has; alone: with what would mend it, where
     no other card runs.
@@ -240,11 +262,201 @@ POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
     """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
     must not look right under both, and under the first not if that can be."""
-
-    def hits(byte: int) -> int:
-        return sum(
-            int(np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0])) for a in expected.values()
+    hits = {
+        byte: sum(
+            np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0]) for a in expected.values()
         )
-
-    first, second, *_ = sorted(POISONS, key=hits)
+        for byte in POISONS
+    }
+    first, second, *_ = sorted(POISONS, key=hits.__getitem__)
     return first, second
+
+
+# The result ----------------------------------------------------------------------------------------------------------
+
+Notes = Mapping[str, Sequence[Warning]]  # by what they are of
+
+# The order of warnings, by what they are of.
+MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
+SIMULATED = (
+    "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "unreached", "suspected",
+    "costly",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a kernel that ran. `entries`: the functions of the PTX that it launches."""
+
+    verification: Verification | None
+    state: Sequence[StateVariable]
+    code: MachineCode | None
+    ptx: Sequence[str]
+    entries: Collection[str]
+
+
+def concluded(
+    result: Result, run: RunContext, case: Case, evidence: Evidence, more: Notes, order: Sequence[str]
+) -> Result:
+    """Return the result with its evidence, and with warnings, those that follow from that and `more`, in an order of
+    what they are of."""
+    verification, expected = evidence.verification, run.expected(case.expects)
+    buffers = run.operation.buffers(run.problem)
+    types = {one.dtype for one in buffers if one.role in ("out", "inout")}
+    notes: Notes = {
+        "launch": launch_warnings(case),
+        "unverified": unverified_warnings(verification, expected, buffers),
+        "tolerance": [
+            warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol)
+            for name, array in expected.items()
+            for own in [run.operation.tolerated(case.expects, run.problem).of(name)]
+            if (largest := verify.zeros_pass(array, own)) is not None  # zeros are accepted for something else
+        ],
+        # Where it is known what is left on the heap, what is freed is no matter.
+        "code": [
+            note
+            for note in code_warnings(evidence.ptx, evidence.entries)
+            if note.code != "malloc" or "leak" not in more
+        ],
+        "state": [warning("state", variables=_variables(evidence.state))] if evidence.state else [],
+        "arithmetic": arithmetic_warnings(
+            evidence.code, types.pop() if len(types) == 1 else "", verification, [one.dtype for one in buffers]
+        ),
+        **more,
+    }
+    warnings = tuple(note for kind in order for note in notes.get(kind, ()))
+    state = tuple(evidence.state)
+    return replace(result, verification=verification, state=state, machine_code=evidence.code, warnings=warnings)
+
+
+LOOKS = {
+    "before": "before timing",
+    "timed": "of a timed sample",
+    "after": "after timing",
+    "again": "of a second launch",
+    "simulated": "simulated",
+}
+
+
+def wrong_reason(verification: Verification) -> str:
+    """Return one sentence about what is wrong with an output."""
+    first = verification.first
+    assert first is not None
+    index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
+    bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
+    return (
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}{index}: "
+        f"got {first.got:g}, expected {first.expected:g}{bound}"
+    )
+
+
+def kept_sentence(state: Sequence[StateVariable]) -> str:
+    """Return why a second launch can be wrong: what the first left, with the lines of the source."""
+    return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
+
+
+NARROWER = {
+    "float64": ("float32", "tf32", "bfloat16", "float16", "float8", "int8"),
+    "float32": ("tf32", "bfloat16", "float16", "float8", "int8"),
+}
+
+
+def arithmetic_warnings(
+    code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
+) -> list[Warning]:
+    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately.
+
+    Products of bytes are none where arrays are `stored` as bytes.
+    """
+    used = code.arithmetic if code and code.arithmetic else ()
+    narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())
+    narrow = [name for name in used if name in narrower]
+    if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
+        return []
+    return [
+        warning(
+            "arithmetic",
+            formats=", ".join(narrow),
+            dtype=dtype,
+            ulp=verification.largest_error_ulp,
+            rtol=verification.rtol,
+        )
+    ]
+
+
+def _variables(state: Sequence[StateVariable]) -> str:
+    """Return variables in words: 'count' (line 3), 'table'."""
+    return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state)
+
+
+def launch_warnings(case: Case) -> list[Warning]:
+    """Return what the launch itself gives away."""
+    unset = [
+        warning("constant", kernel=case.kernel, name=name, value=value or "...")
+        for name, _, value in (one.partition("=") for one in case.unset_constants)
+    ]
+    threads = case.threads
+    if threads % WARP == 0:
+        return unset
+    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
+
+
+def unverified_warnings(
+    verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
+) -> list[Warning]:
+    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
+    if verification is None:
+        return [warning("unverified")]
+    names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
+    verb = "is" if len(names) == 1 else "are"
+    return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])] if names else []
+
+
+def extent_warnings(
+    verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
+) -> list[Warning]:
+    """Return what is to be said of an array that a kernel went beyond, where nothing holds its output."""
+    if verification is not None:
+        return []
+    beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
+    past, before = (
+        [one.name for one in buffers if f"{side} of '{one.name}'" in " ".join(beyond)]
+        for side in ("past the end", "before the start")
+    )
+    names = [name for name in past if name not in before]  # no size is enough then
+    return [warning("extent", name=names[0])] if names else []
+
+
+# Words of PTX that keep lines in the L2, or bring them there, beyond what a plain access does.
+EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
+# Opcodes with their modifiers, such as 'ld.global.L2::evict_last.f32': of instructions, no file name or comment.
+_OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
+_FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry\s+([\w$]+)|func\b)", re.M)
+_MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
+
+
+def _launched(ptx: str, entries: Collection[str]) -> str:
+    """Return PTX without the kernels that are not among these entries."""
+    heads = list(_FUNCTION.finditer(ptx)) if entries else []
+    end = len(ptx)
+    for head in reversed(heads):
+        if head[1] is not None and head[1] not in entries:
+            ptx = ptx[: head.start()] + ptx[end:]
+        end = head.start()
+    return ptx
+
+
+def kept_in_cache(ptx: str) -> bool:
+    """Tell whether code asks the L2 to keep lines."""
+    return any("evict_last" in opcode for opcode in _OPCODE.findall(ptx))
+
+
+def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
+    """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
+    PTX; of the kernels in it only of those that are launched, where they are known."""
+    ptx = "\n".join(_launched(text, entries) for text in texts)
+    used = set(_OPCODE.findall(ptx))
+    hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
+    notes = [warning("eviction", hints=", ".join(hints))] if hints else []
+    return [*notes, warning("malloc")] if _MALLOC.search(ptx) else notes

@@ -1,5 +1,5 @@
-"""A case in the simulator for its counts: limits of its launches by the machine code and a card, and what a GPU has
-measured, counted on a sample of the blocks."""
+"""A case in the simulator for its counts: their records in a result with advice, limits of its launches by the machine
+code and a card, and what a GPU has measured, counted on a sample of the blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudabench import simulator
 from cudabench.cards.load import Card, like
@@ -16,19 +16,31 @@ from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError
-from cudabench.explain import drawings, lower_bounds, machine_code, merged, recorded
+from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded
 from cudabench.explain.card_rates import launch_of
 from cudabench.explain.code_copies import Executions
 from cudabench.measure.context import constants_of
-from cudabench.measure.count_records import access_rows
-from cudabench.occupancy import occupancy
-from cudabench.records.launch import POISON
+from cudabench.occupancy import Occupancy, occupancy
+from cudabench.records.launch import POISON, Dim
 from cudabench.records.planned import Buffer, Case, Operation, Problem, Settings
-from cudabench.records.results import CardLimits, Counted, DeviceInfo, Limit, MachineCode, Result, Watch
+from cudabench.records.results import (
+    Access,
+    Branch,
+    CardLimits,
+    Counted,
+    DeviceInfo,
+    Hazard,
+    Imbalance,
+    MachineCode,
+    Pattern,
+    Result,
+    Watch,
+)
 from cudabench.results.warnings import warning
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
+SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
 COUNTING_S = 60.0  # after which a kernel stays without counts
 # What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
 # take no longer than that, by what the one before it took; the last one longer where blocks differ.
@@ -171,20 +183,14 @@ def _threads(case: Case, threads: int, blocks: int) -> int:
     )
 
 
-def limits_of(
-    device: SimDevice, case: Case, run: Run, card: Card, settings: Settings, moved: int | None
-) -> tuple[Limit, ...]:
-    """Return the limits of a case that ran in the simulator with its footprints; moved: bytes that must move, if known.
-
-    Without nvdisasm the machine code is not read, and what it decides is left out.
-    """
-    return lower_bounds.lower_bounds(work_of(device, case, run), card, cache=settings.cache, moved=moved)
-
-
 def by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of such a case on each of several cards of its architecture."""
+    """Return the limits of a case that ran in the simulator with its footprints on cards of its architecture; moved:
+    bytes that must move, if known.
+
+    Without nvdisasm the machine code is not read, and what it decides is left out.
+    """
     work = work_of(device, case, run)
     return tuple(
         CardLimits(
@@ -260,13 +266,20 @@ class Counting:
             simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
             trace=recorded.watch(case),
         )  # fmt: skip
-        found = limits_of(simulated, case, run, card, self.settings, result.bytes)
+        (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = described(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
-        result = self._recorded(result, simulated, case, run, counts, same)
+        # Of code that was not measured the counts by line, not the code.
+        lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
+        if same is False:
+            lines = tuple(replace(line, code=()) for line in lines)
+        if trace := run.report.trace:
+            tiles = drawings.tiles(run.report, case)
+            steps = recorded.steps(trace, case, self.operation.buffers(case.problem), tiles)
+            result = replace(result, banks=recorded.banks(trace, tiles), steps=steps)
         footprints = [one.report.footprint for one in run.launched if one.report.footprint]
         on = Counted(
             blocks=sum(each.ran for each in footprints),
@@ -275,30 +288,15 @@ class Counting:
             instructions_executed=ran.instructions_executed if ran else None,
             inexact=ran.inexact if ran else None,
         )
-        return replace(result, access=rows, machine_code=code, limits=found, limits_on=card.title, counted=on)
-
-    def _recorded(
-        self,
-        result: Result,
-        device: SimDevice,
-        case: Case,
-        run: Run,
-        counts: Mapping[str, Executions],
-        same: bool | None,
-    ) -> Result:
-        """Return the result with what a page draws; of code that was not measured the counts by line, not the code."""
-        lines = recorded.lines([(part, device.load(part).compiled) for part in case.parts], counts)
-        if same is False:
-            lines = tuple(replace(line, code=()) for line in lines)
-        result = replace(result, lines=lines or None)
-        if run.report.trace:
-            tiles = drawings.tiles(run.report, case)
-            result = replace(
-                result,
-                banks=recorded.banks(run.report.trace, tiles),
-                steps=recorded.steps(run.report.trace, case, self.operation.buffers(case.problem), tiles),
-            )
-        return result
+        return replace(
+            result,
+            access=rows,
+            machine_code=code,
+            limits=found.limits,
+            limits_on=card.title,
+            counted=on,
+            lines=lines or None,
+        )  # fmt: skip
 
 
 def _scaled(run: Run) -> tuple[list[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
@@ -337,3 +335,127 @@ def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[
         inexact=counted.inexact,
     )
     return executed, True
+
+
+# Records of counts and hazards ---------------------------------------------------------------------------------------
+
+_SAME_OF_ACCESS = (
+    "line", "space", "op", "bytes", "requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged",
+    "array", "inexact",
+)  # fmt: skip
+_SAME_OF_IMBALANCE = ("blocks", "busiest", "instructions", "mean", "over", "last", "line", "share")
+_SAME_OF_HAZARD = ("kind", "line", "block", "thread", "count", "message")
+
+
+def _same(one: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def counted(
+    result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
+) -> Result:
+    """Return a result with what the simulator counted."""
+    report = run.report
+    return replace(
+        result,
+        registers=run.resources.registers,
+        shared_bytes=run.resources.shared_bytes,
+        local_bytes=run.resources.local_bytes,
+        occupancy=run.occupancy,
+        bytes=operation.bytes(problem) or None,
+        flops=operation.flops(problem) if operation.flops else None,
+        instructions=report.instructions,
+        access=access_rows(report.accesses, report, case, blocks),
+        branches=tuple(
+            Branch(
+                line=branch.line,
+                source=line_text(case, branch.file, branch.line),
+                executions=branch.executions,
+                divergent=branch.parted,
+                lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
+                instructions=branch.instructions,
+                threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
+                advice=advice.parted(branch, report.instructions),
+            )
+            for branch in report.branches
+        ),
+        hazards=hazards_of(report.hazards, case),
+        imbalance=report.imbalance and _imbalance(report.imbalance, case, run.occupancy),
+    )
+
+
+def access_rows(
+    rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
+) -> tuple[Access, ...]:
+    """Return the accesses of a result: the simulator's rows with advice; of atomics, whether they are reductions and
+    where they meet."""
+    contended: dict[object, list[simulator.Contended]] = {}
+    for atomic in report.contended:
+        contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
+    found = []
+    for row, said in zip(rows, advice.advise(rows, blocks), strict=True):
+        access = Access(
+            **_same(row, _SAME_OF_ACCESS),
+            source=line_text(case, row.file, row.line),
+            advice=said,
+            column=row.column or None,
+            instruction=row.instruction or None,
+            pattern=_pattern(row),
+        )
+        found.append(access)
+        atomics = contended.get((row.file, row.line, access.instruction))
+        if atomics and row.op in ("atomic", "reduction") and row.space == "global":
+            most = max(atomics, key=lambda atomic: atomic.hottest or 0)
+            meeting = advice.contention(row, most.hottest, most.blocks)
+            gather = access.pattern is not None and access.pattern.kind == "gather"
+            if meeting and not (said and gather):  # a histogram's bins are hit often, and not all by one warp
+                said = f"{row.array}: {meeting}" if row.array else meeting
+            op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
+            found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=said)
+    return tuple(found)
+
+
+def _pattern(access: simulator.Access) -> Pattern | None:
+    if not access.patterns:
+        return None
+    most, requests, *_ = access.patterns[0]
+    irregular = most.kind in ("gather", "permutation", "single")
+    return Pattern(
+        kind=most.kind,
+        stride_bytes=None if irregular else most.stride,
+        offset_bytes=None if most.varies else most.offset,
+        lanes=most.lanes,
+        run=most.run,
+        jump_bytes=most.jump or None,
+        share=requests / access.requests,
+    )
+
+
+def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
+    advised = advice.unbalanced(found, SMS, fits.blocks_per_sm if fits else 1)
+    if advised is None:
+        return None
+    source = line_text(case, found.file, found.line)
+    return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised)
+
+
+def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
+    """Return the simulator's hazards as a result has them."""
+    return tuple(Hazard(**_same(one, _SAME_OF_HAZARD), source=line_text(case, one.file, one.line)) for one in found)
+
+
+def line_text(case: Case, file: str, number: int) -> str:
+    """Return the text of a source line, or the file's name where the line is in a header."""
+    sources = [part.source for part in case.parts]
+    source = next((s for s in sources if not file or file.endswith(s.name.rsplit("/", 1)[-1])), None)
+    if source is None:
+        return f"({file.rsplit('/', 1)[-1]})"
+    lines = source.text.splitlines()
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:
+    """Return the first hazard, and how many others there are."""
+    first = hazards[0]
+    more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
+    return f"{first.kind} on line {first.line}: {first.message.rstrip('.')}{more}"

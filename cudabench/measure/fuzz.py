@@ -15,12 +15,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import precision, session
-from cudabench.measure.run import Listener, Run
+from cudabench.measure.run import Run
 from cudabench.plan.series import Series
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
@@ -61,12 +62,6 @@ class Trial:
     sizes: Mapping[str, int]
     request: UserRequest
 
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        return f"{self.values} values, seed {self.request.seed}{', ' * bool(sizes)}{sizes}"
-
 
 @dataclass
 class Record:
@@ -100,15 +95,14 @@ class Fuzz:
             )
         if not self._meets_where(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
-        self.drawn = self._drawn()
-        self.named = self._named()
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
         self.session = session.Session(device, self.settings)
 
     # What is varied ---------------------------------------------------------------------------------------------------
 
-    def _drawn(self) -> set[str]:
-        """Return the arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
+    @cached_property
+    def drawn(self) -> set[str]:
+        """The arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
         parsed = [self.problem.parsed(one) for one in self.problem.expectations if one.path is None]
         names = {name for one in parsed for name in one.names}
         places = {name for one in parsed for name in precision.indices(one)}
@@ -120,8 +114,9 @@ class Fuzz:
             and not {one.name, self.problem.before(one.name)} & places
         }
 
-    def _named(self) -> dict[str, int]:
-        """Return the whole numbers that shapes are made of and that the command line gives as such."""
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """The whole numbers that shapes are made of and that the command line gives as such."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
@@ -186,22 +181,16 @@ class Fuzz:
         """Yield sizes without end: the largest prime that fits, then others in turn; {} where none may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
         for at in itertools.count():
-            sizes = {}
-            for order, (name, choices) in enumerate(options.items()):
-                if choices:
-                    # The first is the largest; others take their turns with different steps.
-                    sizes[name] = choices[-1 - (at * (2 * order + 3)) % len(choices)]
-            for name in tuple(sizes):
-                if self.allowed(sizes):
-                    break
-                sizes = {other: size for other, size in sizes.items() if other != name}
-            if sizes and self.allowed(sizes):
-                yield {name: sizes[name] for name in self.named if name in sizes}
-            elif self.allowed({}):
-                yield {}
-            else:  # the problem itself is larger than a case may be
-                small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
-                yield next(filter(self.allowed, small), {})
+            # The first is the largest; others take their turns with different steps.
+            wanted = [
+                (name, choices[-1 - (at * (2 * order + 3)) % len(choices)])
+                for order, (name, choices) in enumerate(options.items())
+                if choices
+            ]
+            fewer = (dict(wanted[left_out:]) for left_out in range(len(wanted) + 1))
+            # Where the problem itself is larger than a case may be:
+            small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
+            yield next(filter(self.allowed, itertools.chain(fewer, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
         """Return the sizes of one number, ascending, that are possible where the others stay or are small."""
@@ -214,48 +203,42 @@ class Fuzz:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, listener: Listener) -> Record:
-        """Run the cases, make the first that fails smaller, and say what came of it."""
-        record = Record()
-        with self.session:
-            self._run(record, listener)
-        return record
-
-    def _run(self, record: Record, listener: Listener) -> None:
-        rows = self.sizes()
+    def run(self, working: Callable[[str, str, float], None]) -> Record:
+        """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
+        record, rows = Record(), self.sizes()
         seen: set[str] = set()
         texts = [one.text for one in self.problem.expectations if one.path is None]
         named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
         kinds = {one.dtype for one in self.problem.arrays if one.name in self.drawn}
-        classes = [name for name in CLASSES if _matters(name, kinds, named)]
-        for at in range(self.count):
-            values, sizes = classes[at % len(classes)] if self.drawn else "random", next(rows)
-            listener.working(0, self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
-            seed = self.request.seed + 1 + at
-            plainer = [(values, sizes), ("random", sizes), ("random", {})]
-            for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
-                if not self.allowed(dict(extents)):
+        classes = [name for name in CLASSES if _matters(name, kinds, named)] if self.drawn else ["random"]
+        with self.session:
+            for at in range(self.count):
+                values, sizes = classes[at % len(classes)], next(rows)
+                working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
+                plainer = [(values, sizes), ("random", sizes), ("random", {})]
+                for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
+                    if not self.allowed(dict(extents)):
+                        continue
+                    trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + at))
+                    if reason is None:
+                        break
+                    if kind not in seen:  # a class that decides nothing is said once
+                        seen.add(kind)
+                        record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
+                else:
                     continue
-                trial, reason = self._decided(self.trial(kind, dict(extents), seed))
-                if reason is None:
+                record.cases += 1
+                if fault := self._fault(trial):
+                    trial, fault = self._smaller(trial, fault)
+                    record.failed = {
+                        "values": trial.values,
+                        "sizes": dict(trial.sizes),
+                        "seed": trial.request.seed,
+                        "reason": fault.reason,
+                    }
+                    record.command = command(trial.request, self.device)
                     break
-                if kind not in seen:  # a class that decides nothing is said once
-                    seen.add(kind)
-                    record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
-            else:
-                continue
-            record.cases += 1
-            fault = self._fault(trial)
-            if fault is not None:
-                trial, fault = self._smaller(trial, fault)
-                record.failed = {
-                    "values": trial.values,
-                    "sizes": dict(trial.sizes),
-                    "seed": trial.request.seed,
-                    "reason": fault.reason,
-                }
-                record.command = command(trial.request, self.device)
-                break
+        return record
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
         """Return a case with the tolerance that rounding needs, and why it decides nothing, if so."""
@@ -327,23 +310,17 @@ def start_of(values: str, array: Array, seed: int) -> str:
     dtype = array.dtype
     if dtype == "bool":
         return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
-    floating = dtype in _RANGES
-    flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(len(array.shape)))))
+    axes = len(array.shape)
     if values == "spike":
-        places = [((seed * 7919 + 2 * axis) % extent) | 1 for axis, extent in enumerate(array.shape)]
-        spot = "&".join(
-            f"(i{axis}=={min(place, extent - 1)})"
-            for axis, (place, extent) in enumerate(zip(places, array.shape, strict=True))
-        )
-        return f"{1000 if floating else 100}*({spot})"
-    if values == "zeros":
-        return "zeros"
-    if values == "ties":
-        return "integers(0,3)"
-    if floating:
+        places = [min(((seed * 7919 + 2 * at) % extent) | 1, extent - 1) for at, extent in enumerate(array.shape)]
+        spot = "&".join(f"(i{axis}=={place})" for axis, place in enumerate(places))
+        return f"{1000 if dtype in _RANGES else 100}*({spot})"
+    starts = {"zeros": "zeros", "ties": "integers(0,3)"}
+    if dtype in _RANGES:
         large, tiny, denormal = _RANGES[dtype]
+        flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(axes))))
         turn = f"(7*({flat})+{seed})"
-        return {
+        starts |= {
             "negative": "uniform(-1,0)",
             "signed-zero": f"np.where({turn}%2==0,-0.0,1.0*({turn}%3-1))",
             "not-positive": f"np.where({turn}%5<2,-0.0,-1.0*({turn}%3))",
@@ -354,13 +331,12 @@ def start_of(values: str, array: Array, seed: int) -> str:
             "denormal": f"uniform(-{denormal},{denormal})",
             "infinity": f"np.where(({flat})%5==2,np.where(({flat})%2==0,inf,-inf),({flat})%7-3)",
             "nan": f"np.where(({flat})%5==2,nan,({flat})%7-3)",
-        }.get(values, "random")
-    signed = dtype.startswith("int")
-    return {
-        "negative": "integers(-100,0)" if signed else "integers",
-        "mixed": "integers(-100,100)" if signed else "integers",
-        "whole": "integers",
-    }.get(values, "random")
+        }
+    elif dtype.startswith("int"):
+        starts |= {"negative": "integers(-100,0)", "mixed": "integers(-100,100)", "whole": "integers"}
+    else:
+        starts |= dict.fromkeys(("negative", "mixed", "whole"), "integers")
+    return starts.get(values, "random")
 
 
 # A launch ------------------------------------------------------------------------------------------------------------
@@ -391,7 +367,6 @@ def fuzz_all(
     settings: Settings,
     count: int,
     where: str | None,
-    listener: Listener,
     tell: Callable[[Result, Record], None],
 ) -> None:
     """Fuzz each kernel that came out right in a run, on the run's devices; a fault makes its result wrong.
@@ -399,14 +374,13 @@ def fuzz_all(
     `requests` have one kernel each, by name, in the order of the cases of the run's series.
     """
     by_name = {(request.file, request.kernels[0]): request for request in requests}
-    listener.begin(len(run.file.results))
-    try:
+    with run.listener(len(run.file.results)) as shown:
         for result in list(run.file.results):
             request = by_name.get((result.source, result.kernel))
             device = next((one for one in run.devices if one.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
-            record = Fuzz(request, device, settings, count, where).run(listener)
+            record = Fuzz(request, device, settings, count, where).run(shown.working)
             new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(
@@ -415,8 +389,6 @@ def fuzz_all(
             run.replace(result, new)
             run.write()
             tell(new, record)
-    finally:
-        listener.end()
 
 
 def sentences(result: Result, record: Record) -> list[str]:
@@ -449,9 +421,8 @@ def unmeasured(result: Result) -> Result:
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
     """Return a request for each kernel of the series, which may have come from a glob."""
-    cases = [case for one in series for case in one.cases]
     found = []
-    for case in cases:
+    for case in (case for one in series for case in one.cases):
         of_file = [one for one in requests if one.file == case.source.name]
         own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
         found.append(replace(own, kernels=(case.kernel,)))

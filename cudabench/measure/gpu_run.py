@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from cudabench.cards.rates import PER_CLOCK
 from cudabench.compile import cubin
-from cudabench.devices.protocol import Device, Module, Work
+from cudabench.devices.protocol import Device, Linked, Module, Work
 from cudabench.errors import (
     CudabenchError,
     DeviceUnusable,
@@ -31,28 +32,31 @@ from cudabench.errors import (
     UsageError,
 )
 from cudabench.explain import machine_code
-from cudabench.measure import floors, verify
+from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.conclusion import (
+from cudabench.measure.context import (
     MEASURED,
     Evidence,
+    InputSet,
+    RunContext,
     concluded,
+    constants_of,
+    describe,
     kept_in_cache,
     kept_sentence,
-    warned,
+    stopped,
     wrong_reason,
 )
-from cudabench.measure.context import InputSet, RunContext, constants_of, describe
-from cudabench.measure.modules import load
-from cudabench.measure.outputs import ELSEWHERE, OutputCheck, Site, WrongOutput
-from cudabench.measure.sampling import scale_warnings
-from cudabench.measure.state import KernelState
-from cudabench.measure.timing import Sampler
+from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site, WrongOutput
+from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, Timing, Verification, Warning
+from cudabench.records.results import DeviceInfo, Result, Timing, Verification, Warning
 from cudabench.results.warnings import warning
+
+if TYPE_CHECKING:
+    from cudabench.devices import cuda
 
 SAME_CODE = "its machine code and launch are the other one's: there is nothing to measure"
 
@@ -78,17 +82,6 @@ class Subject:
     typical: float = 0.0
     samples: list[float] = field(default_factory=list)
 
-    def found(self, wrong: WrongOutput) -> Result:
-        """Return the result of a kernel that is wrong."""
-        return replace(
-            self.result,
-            status="wrong",
-            reason=wrong.reason,
-            verification=wrong.verification,
-            hazards=wrong.hazards or None,
-            state=self.state.kept,
-        )
-
     def may_repeat(self) -> bool:
         """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and
         without overwriting its inputs, which are then fresh in one run only."""
@@ -107,8 +100,7 @@ class GpuRun(RunContext):
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        if self.second_seed is None:  # one that a kernel cannot know; a wrong result names it
-            self.second_seed = self.random.randrange(1, 2**31)
+        self.second_seed = self.random.randrange(1, 2**31)  # a kernel cannot know it; a wrong result names it
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
@@ -123,28 +115,20 @@ class GpuRun(RunContext):
 
     # One kernel -------------------------------------------------------------------------------------------------
 
-    def measure(self, case: Case) -> Result:
-        """Return the result of one case, as `answer` says."""
-
-        def work(blank: Result) -> Result:
-            if self.settings.cpu:
-                self.measure_cpu()
-            return self._measured([case], [blank])[0]
-
-        def no_library(error: CudabenchError) -> bool:
-            return bool(case.peer) and isinstance(error, DeviceUnusable)
-
-        return self.answer(case, self.device.info, self.name, work, no_library)
-
-    @property
-    def name(self) -> str:
-        """The device, as results name it."""
-        return f"cuda:{self.device.info.index}"
-
     def ready(self, blank: Result) -> Result:
         """Lay the buffers out."""
         self.buffer_sets()
         return blank
+
+    def work(self, case: Case, blank: Result) -> Result:
+        """Measure."""
+        if self.settings.cpu:
+            self.measure_cpu()
+        return self._measured([case], [blank])[0]
+
+    def skips(self, case: Case, error: CudabenchError) -> bool:
+        """Skip a library's call where the library is not there."""
+        return bool(case.peer) and isinstance(error, DeviceUnusable)
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases, with as many samples each, in pairs by their place.
@@ -190,7 +174,15 @@ class GpuRun(RunContext):
                 results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
             return results
         except WrongOutput as wrong:
-            return stopped(results, self.at, own[self.at].found(wrong))
+            found = replace(
+                own[self.at].result,
+                status="wrong",
+                reason=wrong.reason,
+                verification=wrong.verification,
+                hazards=wrong.hazards or None,
+                state=own[self.at].state.kept,
+            )
+            return stopped(results, self.at, found)
         finally:
             if self.device.alive():
                 for one in own:
@@ -200,13 +192,15 @@ class GpuRun(RunContext):
         """Return, by site, what is queued before a sample and is not timed."""
         local_bytes = one.module.resources(one.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(one.module.ptx)
-        found = []
-        for site in one.sites:
-            works = [*site.reset(), *one.state.reset(), self.device.scrub(local_bytes)]
-            if kept:
-                works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
-            found.append(works)
-        return found
+        return [
+            [
+                *site.reset(),
+                *one.state.reset(),
+                self.device.scrub(local_bytes),
+                *(self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers if kept),
+            ]
+            for site in one.sites
+        ]
 
     def _leave_outputs(self, one: Subject) -> None:
         """Take one more sample of a kernel at each site, which does not count, for the last looks."""
@@ -257,20 +251,36 @@ class GpuRun(RunContext):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
         kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in launches}
         for function, threads, dynamic in sorted(kinds):
-            needs, most = module.resources(function), module.max_threads(function)
+            needs = module.resources(function)
+            most = needs.max_threads or 0
             bound = most if most < most_threads(needs.registers) else None  # the driver's counts registers too
             shared = needs.shared_bytes + dynamic
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, one: Subject) -> None:
-        """Bind the kernel to every place and run it there; WrongOutput where an output is wrong."""
+        """Bind the kernel to every place, run it there once and note how its outputs compare; WrongOutput where one is
+        wrong."""
         one.sites = self._sites(one.case, one.module)
         for site in one.sites:
             if copy := site.buffers.copy():
                 copy()  # what it writes is the same from now on
         if not one.case.source.builtin:
             one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
-        self._run_first(one)
+        self.progress("running", 0)
+        for site in one.sites:
+            self.launch(one, site)
+            one.state.look()
+        self.progress("verifying", 0)
+        self._nothing_outside(one)
+        one.before, _ = one.check.in_full(one.sites[0], "before")
+        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
+            self.raise_if_wrong(one, found)
+        if one.state.kept and len(one.sites) > 1:
+            # Once more, on other inputs, with what the first launches left.
+            for site in one.sites[:2]:
+                self.launch(one, site, reset=False)
+                if again := one.check.by_digest(site, "again"):
+                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
     def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
         """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
@@ -294,21 +304,20 @@ class GpuRun(RunContext):
             [one.module.ptx],
             entries,
         )
-        result, notes = concluded(one.result, self, case, evidence)
-        result = replace(result, figures=self.figures(outputs))
-        measured = self._rated(result, timing, copy)
-        notes |= {"timing": timed, "scale": scale_warnings(measured, self.device.info, self.operation.larger)}
-        if self.device.info.kind != "cuda":
-            notes["simulated"] = [warning("simulated")]
+        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         fewest = self.operation.least_flops
         least = fewest(self.problem) if fewest else measured.flops
-        reason = floors.impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
-        if reason:
+        if reason := impossible(timing.median_s, measured.bytes, least, formats, self.device.info):
             raise WrongOutput(reason, evidence.verification)
-        return warned(measured, notes, MEASURED)
+        notes = {
+            "timing": timed,
+            "scale": scale_warnings(measured, self.device.info, self.operation.larger),
+            "simulated": [warning("simulated")] if self.device.info.kind != "cuda" else [],
+        }
+        return concluded(measured, self, case, evidence, notes, MEASURED)
 
     # Verify -----------------------------------------------------------------------------------------------------
 
@@ -334,24 +343,6 @@ class GpuRun(RunContext):
             work = self.device.bind(module, case.launches, place.addresses)
             sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
-
-    def _run_first(self, one: Subject) -> None:
-        """Run the kernel once at every site and note how its outputs compare; WrongOutput where one is wrong."""
-        self.progress("running", 0)
-        for site in one.sites:
-            self.launch(one, site)
-            one.state.look()
-        self.progress("verifying", 0)
-        self._nothing_outside(one)
-        one.before, _ = one.check.in_full(one.sites[0], "before")
-        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
-            self.raise_if_wrong(one, found)
-        if one.state.kept and len(one.sites) > 1:
-            # Once more, on other inputs, with what the first launches left.
-            for site in one.sites[:2]:
-                self.launch(one, site, reset=False)
-                if again := one.check.by_digest(site, "again"):
-                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
     def launch(self, one: Subject, site: Site, *, reset: bool = True) -> None:
         """Run the kernel once on poisoned outputs, after its state has been set back unless told."""
@@ -382,10 +373,8 @@ class GpuRun(RunContext):
 
     def _nothing_outside(self, one: Subject) -> None:
         """Raise WrongOutput where a kernel wrote outside an array."""
-        for stray in filter(None, (site.buffers.stray() for site in one.sites)):
-            nowhere = (0, 0, 0)
-            hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
-            raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
+        for hazard in filter(None, (site.buffers.stray() for site in one.sites)):
+            raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
     def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
         """Return the result with its time, and with what follows from that and from the bytes that move."""
@@ -413,13 +402,6 @@ class GpuRun(RunContext):
         )
 
 
-def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
-    """Return the results where the one at `at` ended the measurement."""
-    reason = f"not timed, because the other side is {found.status}"
-    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
-    return [*other[:at], found, *other[at + 1 :]]
-
-
 def same_code(one: Subject, two: Subject) -> bool:
     """Tell whether two kernels are the same instructions, on the same data, with the same arguments and resources; not
     where the code of one is not known."""
@@ -437,3 +419,77 @@ def _code(one: Subject) -> tuple[object, ...]:
         [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
         dict(case.constants),
     )
+
+
+def load(device: Device, case: Case) -> Module:
+    """Return the module of a case, compiled from each source that its launches come from."""
+    by_function: dict[str, cuda.Module] = {}
+    for part in case.parts:
+        names = [launch.function for launch in part.launches]
+        clusters = {"clusters": True} if any(launch.cluster for launch in part.launches) else {}
+        by_function |= dict.fromkeys(names, device.load(part.source, part.defines, names, **clusters))
+    return Linked(by_function) if len(case.parts) > 1 else next(iter(by_function.values()))
+
+
+# The shortest time ----------------------------------------------------------------------------------------------------
+
+# Nothing measured can lie under what a card allows: the bytes that must move between memory and chip, less what the L2
+# cache may hold, over the theoretical bandwidth; the operations over the rate of the fastest arithmetic that the code
+# uses. Rates are those of `cudabench.cards.rates`, which are upper bounds.
+_FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
+# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.
+FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
+    name: {
+        "float32": rates.fp32,
+        "float64": max(rates.fp64, rates.tensor.get("fp64", 0)),
+        **{_FORMATS[number]: each for number, each in rates.tensor.items() if number in _FORMATS},
+    }
+    for name, rates in PER_CLOCK.items()
+    if name in ("7.5", "8.0", "8.6", "8.9", "9.0")
+}
+
+
+def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
+    """Return the seconds that moving the bytes takes at least, None where the card's peak is not known."""
+    if not info.peak_gbps:
+        return None
+    return max(0, nbytes - (info.l2_bytes or 0)) / (info.peak_gbps * 1e9)
+
+
+def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
+    """Return the seconds that the operations take at least in the fastest of the arithmetics, such as 'float32' or
+    'tf32'; None where a rate of this card is not known."""
+    rates = FMA_PER_CLOCK.get(info.compute_capability, {})
+    clock = info.clocks.get("sm_mhz")
+    known = [rates.get(name) for name in arithmetic]
+    if not known or None in known or not clock or not info.sm_count:
+        return None
+    return flops / (2 * max(rate for rate in known if rate) * info.sm_count * clock * 1e6)
+
+
+def impossible(
+    median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
+) -> str | None:
+    """Return one sentence where a time is shorter than the card allows, or None."""
+    names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
+    floors = (
+        (
+            bytes_floor(nbytes, info) if nbytes else None,
+            f"{nbytes} bytes take at least",
+            f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out",
+            "fewer bytes move than --bytes says",
+        ),
+        (
+            flops_floor(flops, names, info) if flops else None,
+            f"{flops} operations in {' and '.join(names)} take at least",
+            f"on {info.name}",
+            "it needs fewer operations than --flops says",
+        ),
+    )
+    for least_s, work, place, other in floors:
+        if least_s is not None and median_s < least_s:
+            return (
+                f"{median_s * 1e6:.4g} us is impossible: {work} {least_s * 1e6:.4g} us {place}; either the kernel does "
+                f"not do the work, or {other}"
+            )
+    return None

@@ -1,23 +1,21 @@
-"""Holding a kernel's outputs on a GPU against the references: in full, or by a digest of outputs known to be right."""
+"""What a kernel leaves on a GPU: its outputs, held against the references in full or by a digest of outputs known to be
+right; and variables of its modules, which are set back before every sample."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Any
 
-from cudabench.devices.protocol import Work
+from cudabench.devices.protocol import Device, Variable, Work
 from cudabench.measure.buffers import BufferSet
-from cudabench.measure.conclusion import wrong_reason
-from cudabench.measure.context import Arrays, InputSet
+from cudabench.measure.context import Arrays, InputSet, wrong_reason
 from cudabench.records.launch import POISON
-from cudabench.records.results import Hazard, Verification
+from cudabench.records.results import Hazard, StateVariable, Verification
 
 ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
-ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
+ALWAYS_BYTES = 1 << 20  # of variables are set back before every sample; larger ones only once a launch changed them
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
 
 
@@ -100,8 +98,7 @@ class OutputCheck:
     def timed(self, site: Site) -> Verification | None:
         """Look at the outputs of a timed sample; as `by_digest`, but comparisons in full are left out when they took
         too much of the time so far, which can be only where a kernel's outputs differ from run to run."""
-        expected = site.inputs.expected(self.expects)
-        if not expected:
+        if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
             self.samples += 1
@@ -122,29 +119,61 @@ class OutputCheck:
         return id(site.inputs), site.buffers.digests(expected)
 
 
-@dataclass
-class Others:
-    """What a kernel leaves at a place, which its launches at others may not touch: by digests, taken at turns that it
-    cannot know. Before a place's next turn nothing but the kernel has been at work there."""
+class KernelState:
+    """The writable variables of a kernel's modules and their first images, kept in device memory."""
 
-    sites: Sequence[Site]
-    random: Random
-    watched: bool
-    _left: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _turns: Counter[int] = field(default_factory=Counter)
+    def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
+        self._device = device
+        self._images: dict[Variable, tuple[int, int]] = {}  # address and digest
+        self._changed: dict[Variable, None] = {}
+        self._reset: frozenset[Variable] = frozenset()
+        if not variables:
+            return
+        # Images share pages with nothing else: a kernel could keep something in what is left of one.
+        self._used = sum(_aligned(variable.nbytes) for variable in variables)
+        self._pages = at = device.allocate(self._used, own_page=True)
+        for variable in variables:
+            device.copy(variable.pointer, at, variable.nbytes)()
+            self._images[variable] = at, device.digest(variable.pointer, variable.nbytes)
+            at += _aligned(variable.nbytes)
 
-    def leave(self, turn: int) -> None:
-        """Note what lies at a place, or not, after samples there."""
-        self._turns[turn] += 1
-        if self.watched and (self._turns[turn] <= ALWAYS_LEFT or not self.random.randrange(ONE_LEFT_IN)):
-            buffers = self.sites[turn].buffers
-            self._left[turn] = buffers.digests(buffers.written)
+    def look(self) -> None:
+        """Note which variables differ from their first images now."""
+        for variable, (_, digest) in self._images.items():
+            if self._device.digest(variable.pointer, variable.nbytes) != digest:
+                self._changed[variable] = None
 
-    def touched(self, turns: Iterable[int]) -> bool:
-        """Tell whether something else lies at one of the places now."""
-        for turn in turns:
-            left = self._left.pop(turn, None)
-            buffers = self.sites[turn].buffers
-            if left is not None and buffers.digests(buffers.written) != left:
-                return True
-        return False
+    @property
+    def kept(self) -> tuple[StateVariable, ...]:
+        """The variables that launches were seen to leave changed."""
+        return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
+
+    def reset(self) -> list[Work]:
+        """Return what sets the variables back."""
+        small = sum(variable.nbytes for variable in self._images) <= ALWAYS_BYTES
+        self._reset = frozenset(self._images if small else self._changed)
+        works = [
+            self._device.copy(image, variable.pointer, variable.nbytes)
+            for variable, (image, _) in self._images.items()
+            if variable in self._reset
+        ]
+        rest = -self._used % self._device.page_bytes if self._images else 0
+        return [*works, self._device.fill(self._pages + self._used, rest, 0)] if rest else works
+
+    @property
+    def missed(self) -> bool:
+        """Whether a launch was seen to change a variable that the last `reset` leaves as it is."""
+        return not self._reset.issuperset(self._changed)
+
+    def release(self) -> None:
+        """Set all variables back a last time, and free the images."""
+        for variable, (image, _) in self._images.items():
+            self._device.copy(image, variable.pointer, variable.nbytes)()
+            self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy
+        if self._images:
+            self._device.release(self._pages)
+        self._images.clear()
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 16) * 16

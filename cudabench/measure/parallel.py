@@ -9,16 +9,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
-
-import numpy as np
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.planned import Buffer, Case
@@ -41,14 +40,14 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     wanted: by --jobs or, where that is left out, by CUDABENCH_JOBS; else one for each core that this process may use,
     as long as the memory that is free holds them. Raises UsageError for a CUDABENCH_JOBS that is no number over 0.
     """
-    if not confined.FORKS:
+    if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing may have no children
         return 1
     said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
     if said and not (said.isdecimal() and int(said) > 0):
         raise UsageError(f"{VARIABLE}={said} is no number of processes: set it to 1 or more, or not at all.")
     if said:
         return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in buffers)
+    each = EACH_BYTES + COPIES * sum(one.nbytes for one in buffers)
     return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
 
 
@@ -56,7 +55,7 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
 class _Process:
     """One forked process: the ends of its pipes here, and which kernel it has."""
 
-    pid: int
+    process: BaseProcess
     to: Connection
     out_of: Connection
     has: int | None = None
@@ -86,8 +85,7 @@ def results(
             for one in processes:
                 while waiting and one.has is None:
                     number = waiting.pop()
-                    instead = refused(cases[number])
-                    if instead is not None:
+                    if instead := refused(cases[number]):
                         done[number] = (instead, "")
                         continue
                     one.has = number
@@ -107,12 +105,9 @@ def results(
                     kind, content = one.out_of.recv()
                 except (EOFError, ConnectionResetError):
                     processes.remove(one)
-                    why = _end(one)
+                    why = f"the process that ran it ended ({_end(one)}); --jobs 1"
                     if one.has is not None:
-                        done[one.has] = (
-                            failure(cases[one.has], f"the process that ran it ended ({why}); --jobs 1"),
-                            "",
-                        )
+                        done[one.has] = (failure(cases[one.has], why), "")
                     continue
                 if kind == "working":
                     if one.has == min(other.has for other in processes if other.has is not None):
@@ -128,35 +123,29 @@ def results(
 def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
     out_of, back = Pipe(duplex=False)
     tasks, to = Pipe(duplex=False)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    parent = os.getpid()
+    mine = [out_of, to, *(end for other in others for end in (other.to, other.out_of))]
+    process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
     # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
             # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+            process.start()
     finally:
-        if os.getpid() == parent:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if pid == 0:
-        try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for mine in (out_of, to, *(end for other in others for end in (other.to, other.out_of))):
-                mine.close()
-            _work(cases, simulate, tasks, back)
-        finally:
-            os._exit(1)  # no handler of the parent's, no flush of its buffers
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     tasks.close()
     back.close()
-    return _Process(pid, to, out_of)
+    return _Process(process, to, out_of)
 
 
-def _work(cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection) -> None:
-    """Be the child: simulate what comes until no more does, and leave."""
+def _work(
+    cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection, parents: Sequence[Connection]
+) -> None:
+    """Be the child: simulate what comes until no more does, and leave, without the parent's handlers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in parents:
+        end.close()
     gc.freeze()  # what the parent made stays shared
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
@@ -192,8 +181,7 @@ def _end(one: _Process) -> str:
     """End a process, and return how it ended."""
     one.to.close()
     one.out_of.close()
-    with suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
-    _, status = os.waitpid(one.pid, 0)
-    code = os.waitstatus_to_exitcode(status)
+    one.process.kill()
+    one.process.join()
+    code = one.process.exitcode or 0
     return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"

@@ -48,6 +48,12 @@ class _Undecided(Exception):
     """Raised when an expectation cannot decide, with the reason."""
 
 
+def _refuse(when: bool | np.bool_, reason: str) -> None:
+    """Raise _Undecided when there is a reason to."""
+    if when:
+        raise _Undecided(reason)
+
+
 def judge(problem: UserProblem, seed: int) -> Judgement:
     """Return what the expectations are worth for the inputs of a seed."""
     inputs = {
@@ -89,28 +95,26 @@ class _Judge:
         whole = any(value.dtype.kind in "iub" for value in read.values())
         wide = {name: widened(value) for name, value in read.items()}
         exact = self.value(wide, strict=whole)
-        if exact.dtype.kind in "fc" and np.isnan(exact).any():
-            raise _Undecided("the expectation has NaN in it")
+        _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation has NaN in it")
         if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
             self.check_when_wider(read, exact)
         unsigned = {
             name: value + 0 if value.dtype.kind in "fc" else value for name, value in wide.items()
         }  # -0.0 + 0 is 0
         zeros = any((value == 0).any() for value in unsigned.values())
-        if zeros and not np.array_equal(self.value(unsigned, strict=whole), exact):
-            raise _Undecided("the expectation hangs on the sign of a zero")
+        signed = zeros and not np.array_equal(self.value(unsigned, strict=whole), exact)
+        _refuse(signed, "the expectation hangs on the sign of a zero")
         near = self.value(
             {name: one.astype(np.float32) if one.dtype.name == "float16" else one for name, one in read.items()},
             strict=whole,
         )
         if array.dtype not in TOLERANCES:
-            if not np.array_equal(near, exact):
-                raise _Undecided("the expectation in float32 gives other whole numbers than in float64")
+            other = not np.array_equal(near, exact)
+            _refuse(other, "the expectation in float32 gives other whole numbers than in float64")
             return None
         exact, near = self.numbers(exact), self.numbers(near)
-        if not np.array_equal(np.isfinite(exact), np.isfinite(near)):
-            raise _Undecided("the expectation leaves the range of float32")
         finite = np.isfinite(exact)
+        _refuse(not np.array_equal(finite, np.isfinite(near)), "the expectation leaves the range of float32")
         size, apart = np.abs(exact[finite]), np.abs(near[finite] - exact[finite])
         usual = plain_tolerance(problem, array.dtype)
         allowed = usual.atol + usual.rtol * size
@@ -122,8 +126,7 @@ class _Judge:
             return None
         more = float(extra.max())
         ill = min(max(ILL, ILL_EPSILONS * EPSILON.get(array.dtype, EPSILON_64)), ILL_MOST)
-        if more > ill * float(size.max()) + usual.atol:
-            raise _Undecided(f"rounding alone may change the expectation by {more:.3g}")
+        _refuse(more > ill * float(size.max()) + usual.atol, f"rounding alone may change the expectation by {more:.3g}")
         return float(f"{(usual.atol + more):.2g}") * 1.1
 
     def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
@@ -138,10 +141,9 @@ class _Judge:
         if strict or any(array.dtype.kind in "fc" for array in read.values()):
             with np.errstate(all="call", call=lambda kind, flag: seen.add(kind)):
                 expression.compiled(values)()
-        if "invalid value" in seen:
-            raise _Undecided("the expectation meets an invalid operation, such as the root of a negative number")
-        if strict and "divide by zero" in seen:
-            raise _Undecided("the expectation divides by zero")
+        invalid = "the expectation meets an invalid operation, such as the root of a negative number"
+        _refuse("invalid value" in seen, invalid)
+        _refuse(strict and "divide by zero" in seen, "the expectation divides by zero")
         if one.function:
             return np.asarray(value)
         arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
@@ -161,8 +163,7 @@ class _Judge:
                 same = bool(np.allclose(ours, value, rtol=rtol, atol=atol, equal_nan=True))
             else:
                 same = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
-        if not same:
-            raise _Undecided("whole numbers overflow inside the expectation")
+        _refuse(not same, "whole numbers overflow inside the expectation")
 
     def numbers(self, value: np.ndarray) -> np.ndarray:
         """Return the values of the array as float64 or complex128."""
@@ -208,17 +209,20 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
 # What may be varied --------------------------------------------------------------------------------------------------
 
 
+PLACING = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by arguments after the first
+
+
 def indices(expression: Expression) -> set[str]:
     """Return the names that an expression reads as places of an array: other values of them need not be places."""
     found: set[str] = set()
     for node in ast.walk(expression.tree):
-        places: list[ast.AST] = []
-        if isinstance(node, ast.Subscript):
-            places = [node.slice]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift"):
-                places = [*node.args[1:]]
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.LShift, ast.RShift)):
-            places = [node.right]
+        places: list[ast.expr]
+        match node:
+            case ast.Subscript(slice=place) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=place):
+                places = [place]
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in PLACING:
+                pass
+            case _:
+                continue
         found |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
     return found | {name.removesuffix("_") for name in found}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudabench.records.launch import Source
 
 GIT_TIMEOUT_S = 2.0
+KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # of the card's state
 
 # The words behind `cudabench` where they are not those of the process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
@@ -41,18 +42,23 @@ def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dic
 
 
 def begin(record: dict[str, Any], uuid: str | None) -> None:
-    """Add the card's state before the run."""
-    state = card(uuid)
-    for key in KEYS:
-        record[key] = None if state is None else {"before": state[key], "after": None}
+    """Add the card's state before the run: clocks in MHz, power, temperature, reasons for lower clocks; None without
+    NVML."""
+    from cudabench.devices import nvml
+
+    board = nvml.board(uuid)
+    state = board.state() if board else None
+    record |= {key: state and {"before": state[key], "after": None} for key in KEYS}
 
 
 def finish(record: dict[str, Any], uuid: str | None) -> None:
     """Add the card's state after the run, or after what of it is done."""
-    state = card(uuid)
-    for key in KEYS:
-        if record.get(key) is not None and state is not None:
-            record[key]["after"] = state[key]
+    from cudabench.devices import nvml
+
+    if board := nvml.board(uuid):
+        for key, value in board.state().items():
+            if record.get(key) is not None:
+                record[key]["after"] = value
 
 
 def _path(source: Source) -> Path:
@@ -81,8 +87,7 @@ def git(source: Source) -> dict[str, Any] | None:
     """
     path = _path(source)
     _, colon, inside = source.name.partition(":")
-    committed = bool(colon) and not path.is_file()
-    if committed:
+    if committed := bool(colon) and not path.is_file():
         path = Path(inside)
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
@@ -110,16 +115,3 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
     return ran.stdout if ran.returncode == 0 else None
-
-
-# The card ------------------------------------------------------------------------------------------------------------
-
-KEYS = ("clocks", "power_w", "temperature_c", "throttle")
-
-
-def card(uuid: str | None) -> dict[str, Any] | None:
-    """Return clocks in MHz, power, temperature and the reasons for lower clocks of a GPU now; None without NVML."""
-    from cudabench.devices import nvml
-
-    board = nvml.board(uuid)
-    return board.state() if board else None

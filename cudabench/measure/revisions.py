@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
@@ -67,8 +68,13 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
     found = _by_name(*chosen)
-    if launched:
-        return [_launched(pair, requests) for pair in found]
+    if launched:  # the new side's launch where it has one
+        sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found]
+        cases = [_series(chosen, request).cases[0] for chosen, request in sides if chosen]
+        return [
+            replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
+            for pair, case in zip(found, cases, strict=True)
+        ]
     given = requests[0]
     numbers = {name: int(value) for name, value in given.defines.items() if re.fullmatch(r"\d{1,18}", value)}
     threads = math.prod(dimensions(given.block, "--block", numbers)) if given.block else None
@@ -88,29 +94,12 @@ def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]
     return [*found, *gone]
 
 
-def _launched(pair: Pair, requests: Sequence[UserRequest]) -> Pair:
-    """Return a pair with the block and the dynamic shared memory of its launch, the new side's where it has one."""
-    (case,) = _series(pair.new or pair.old, requests[1 if pair.new else 0]).cases
-    return replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
-
-
-def _series(chosen: Chosen | None, request: UserRequest) -> Series:
+def _series(chosen: Chosen, request: UserRequest) -> Series:
     """Return the launch of one kernel of a side."""
-    assert chosen is not None
     return plan.build([replace(request, kernels=(chosen.name_asked,))])
 
 
 # Compiling -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Task:
-    """All kernels of both sides on one architecture."""
-
-    old: Side
-    new: Side
-    pairs: tuple[Pair, ...]
-    arch: str
 
 
 def compare_code(
@@ -118,29 +107,29 @@ def compare_code(
     new: Side,
     pairs: Sequence[Pair],
     architectures: Sequence[str],
-    progress: Callable[[int, str], None] = lambda done, arch: None,
+    shown: Any,
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
     Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
-    the cache keeps what they made. progress: called with how many architectures are done, and the next one.
+    the cache keeps what they made. `shown` is told of each architecture, as of a kernel.
 
     Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
     """
-    tasks = [_Task(old, new, tuple(pairs), arch) for arch in architectures]
-    found = []
-    progress(0, architectures[0])
-    with children.spread(_one_architecture, tasks, min(len(tasks), children.processors())) as results:
-        for done, made in enumerate(results, 1):
+    found, one = [], partial(_one_architecture, old, new, tuple(pairs))
+    shown.working(architectures[0], "compiling", 0)
+    with children.spread(one, architectures, min(len(architectures), children.processors())) as results:
+        for made in results:
             found.append(made)
-            progress(done, architectures[min(done, len(tasks) - 1)])
+            shown.finished("")
+            shown.working(architectures[min(len(found), len(architectures) - 1)], "compiling", 0)
     return [made[at] for at in range(len(pairs)) for made in found]
 
 
-def _one_architecture(task: _Task) -> list[CodeDifference]:
-    old = _compiled(task.old, [pair.old for pair in task.pairs if pair.old], task.arch)
-    new = _compiled(task.new, [pair.new for pair in task.pairs if pair.new], task.arch)
-    return [diff.difference(pair, task.arch, (task.old, old), (task.new, new)) for pair in task.pairs]
+def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) -> list[CodeDifference]:
+    made_old = _compiled(old, [pair.old for pair in pairs if pair.old], arch)
+    made_new = _compiled(new, [pair.new for pair in pairs if pair.new], arch)
+    return [diff.difference(pair, arch, (old, made_old), (new, made_new)) for pair in pairs]
 
 
 def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
@@ -200,12 +189,14 @@ def count(
         if key not in known:
             launched = ((each.old, pair.old, requests[0]), (each.new, pair.new, requests[1]))
             simulate = partial(_simulated, arch=each.arch, demanded=demanded, listener=listener)
-            known[key] = [simulate(chosen, request) if there else None for there, chosen, request in launched]
+            known[key] = [
+                simulate(chosen, request) if there and chosen else None for there, chosen, request in launched
+            ]
         counted.append(diff.counted(each, sides, *known[key]))
     return counted
 
 
-def _simulated(chosen: Chosen | None, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
+def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
     """Return the result of one launch in the simulator of an architecture."""
     series = _series(chosen, request)
     device = Choice("sim", architecture=arch)

@@ -1,13 +1,13 @@
 """A run: every series of kernels on every device, with the results file kept up to date as each kernel ends.
 
-Nothing here prints: a `Listener` is told what is being done, and whoever started the run shows it.
+Nothing here prints: what a `Listener` gives is told what is being done, and shows it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -23,29 +23,17 @@ from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.context import describe
-from cudabench.measure.session import Budget, Session
+from cudabench.measure.session import Budget, Session, Silent
 from cudabench.plan.series import Series
+from cudabench.plan.space import Point
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds
 
 
-class Listener:
-    """Told what a run does; this one ignores it all."""
-
-    def begin(self, kernels: int) -> None:
-        """So many kernels will run."""
-
-    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
-        """A kernel, after `done` others, is in a phase, of which a fraction is done."""
-
-    def printed(self, text: str) -> None:
-        """A kernel printed this."""
-
-    def end(self) -> None:
-        """No kernel runs any more, whatever the reason."""
+Listener = Callable[[int], AbstractContextManager[Any]]  # gives, of so many kernels, a `Silent` or what shows them
 
 
 @dataclass
@@ -60,10 +48,11 @@ class Outcome:
 
 
 class Kept:
-    """A results file that is written to `path`, where there is one, as a run goes on and tells its listener."""
+    """A results file that is written to `path`, where there is one, as a run goes on; `shown` shows the kernels that
+    run now."""
 
-    def __init__(self, file: ResultsFile, path: Path | None, listener: Listener | None) -> None:
-        self.file, self.path, self.listener = file, path, listener or Listener()
+    def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
+        self.file, self.path, self.listener = file, path, listener
         self._uuid: str | None = None
 
     def write(self) -> None:
@@ -84,16 +73,6 @@ class Kept:
             origin.begin(self.file.provenance, self._uuid)
         self.file.devices.append(device)
 
-    @contextmanager
-    def told(self, kernels: int) -> Generator[None, None, None]:
-        """Tell the listener that so many kernels will run, and when none does any more."""
-        self._done = 0  # kernels of the pass that runs now
-        self.listener.begin(kernels)
-        try:
-            yield
-        finally:
-            self.listener.end()
-
 
 class Run(Kept):
     """Series of kernels on devices.
@@ -113,7 +92,7 @@ class Run(Kept):
         request: Mapping[str, Any],
         *,
         path: Path | None = None,
-        listener: Listener | None = None,
+        listener: Listener = Silent,
         trace: Watch = False,
         record: bool = False,
         cards: Sequence[Card] = (),
@@ -148,7 +127,7 @@ class Run(Kept):
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
             texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
-            self.file.listings = {name: listing(joined(parts)) for name, parts in texts.items()}
+            self.file.listings = {name: listing(parts) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
@@ -175,7 +154,7 @@ class Run(Kept):
         seconds = self.outcomes[0].settings.budget
         end = None if seconds is None else time.monotonic() + seconds
         later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
-        with self.told(kernels):
+        with self.listener(kernels) as self.shown:
             for outcome in self.outcomes:
                 for device in self.devices:
                     make, cases = outcome.series.make, outcome.series.cases
@@ -187,26 +166,27 @@ class Run(Kept):
                     ):
                         for result in results:
                             outcome.cpu = session.cpu
-                            self.keep(outcome, result)
-            if self.counted:
+                            outcome.results.append(result)
+                            self.file.results.append(result)
+                            self.finish()
+                            self.write()
+        if self.counted and any(result.time for result in self.file.results):
+            with self.listener(kernels) as self.shown:
                 self._count(end)
 
     def _count(self, end: float | None) -> None:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
-        if not any(result.time for result in self.file.results):
-            return
         from cudabench.measure.counting import Counting
 
-        self._done = 0
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
             for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
-                tell = partial(self.listener.working, self._done, result.kernel, "counting")
+                tell = partial(self.shown.working, result.kernel, "counting")
                 self.replace(result, counting.limited(result, case, device, tell))
-                self._done += 1
+                self.shown.finished("")
                 self.write()
 
     @contextmanager
@@ -215,25 +195,37 @@ class Run(Kept):
     ) -> Generator[Session, None, None]:
         """Give a session on a device, the first unless one is named; about `kernels` will run."""
         with (
-            self.told(kernels),
+            self.listener(kernels) as self.shown,
             self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
         ):
             yield session
 
-    def measure(self, session: Session, series: Series, case: Case) -> Result:
-        """Run a case of a series, keep its result and return it.
+    def measure(self, session: Session, point: Point) -> Result:
+        """Run a point, keep its result and return it.
 
         What a problem asks for and cannot have, such as too much memory, is a failed result.
         """
-        outcome = self.outcome(series)
         try:
-            result = session.result(series.make, case)
+            result = session.result(point.series.make, point.case)
         except (OutOfMemory, UsageError, UnsupportedFeature) as error:
             status: Literal["skipped", "failed"] = "skipped" if isinstance(error, UnsupportedFeature) else "failed"
-            result = replace(describe(case, session.choice.name), status=status, reason=str(error))
-            self._done += 1
-        outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
-        self.keep(outcome, result)
+            result = replace(describe(point.case, session.choice.name), status=status, reason=str(error))
+            self.shown.finished("")
+        self.take(point, result)
+        self.finish()
+        self.write()
+        return result
+
+    def take(self, point: Point, result: Result) -> Result:
+        """Add a point to a series of this run, or to a new one, with its result, and return that."""
+        make = point.series.make
+        outcome = next((one for one in self.outcomes if one.series.make is make), None)
+        if outcome is None:
+            outcome = Outcome(point.series, self.outcomes[0].settings, make())
+            self.outcomes.append(outcome)
+        outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
+        outcome.results.append(result)
+        self.file.results.append(result)
         return result
 
     def pair(self, always: bool) -> list[Result]:
@@ -244,52 +236,19 @@ class Run(Kept):
         self.finish()
         return found
 
-    def keep(self, outcome: Outcome, result: Result) -> None:
-        """Add a result to its series and to the file, which is written."""
-        self.add(outcome, result)
-        self.finish()
-        self.write()
-
-    def add(self, outcome: Outcome, result: Result) -> None:
-        """Add a result to its series and to the file."""
-        outcome.results.append(result)
-        self.file.results.append(result)
-
-    def outcome(self, series: Series) -> Outcome:
-        """Return what comes of a series, which is new or one of this run."""
-        found = next((one for one in self.outcomes if one.series.make is series.make), None)
-        if found is None:
-            found = Outcome(series, self.outcomes[0].settings, series.make())
-            self.outcomes.append(found)
-        return found
-
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(
-            device, settings, started=self.started, working=partial(self._working, device), finished=self._finished,
+            device, settings, started=self.started, shown=self.shown, several=len(self.devices) > 1,
             trace=self.trace, record=self.record, cards=self.cards, cpu=cpu,
         )  # fmt: skip
 
-    def _working(self, device: Choice, kernel: str, phase: str, fraction: float) -> None:
-        name = f"{kernel} on {device.name}" if len(self.devices) > 1 else kernel
-        self.listener.working(self._done, name, phase, fraction)
 
-    def _finished(self, printed: str) -> None:
-        self._done += 1
-        if printed:
-            self.listener.printed(printed)
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Return a text of which each part lacks some kernels, whose lines it has empty."""
+def listing(parts: Iterable[str]) -> str:
+    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most. Each
+    part lacks some kernels, whose lines it has empty."""
     lines = (text.split("\n") for text in dict.fromkeys(parts))
-    return "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
-
-
-def listing(text: str) -> str:
-    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most."""
-    if len(text) <= MOST_LISTED:
-        return text
-    return text[: text.rfind("\n", 0, MOST_LISTED) + 1]
+    text = "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
+    return text if len(text) <= MOST_LISTED else text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 
 def versions(device: Choice) -> dict[str, Any]:

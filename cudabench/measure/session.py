@@ -25,7 +25,7 @@ from cudabench.cards.load import Card
 from cudabench.compile import limits
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.measure.context import describe
+from cudabench.measure.context import describe, stopped
 from cudabench.records.planned import Case, Operation, Problem, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 from cudabench.system import children, confined, interrupts
@@ -100,13 +100,28 @@ class Budget:
         return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
+class Silent(AbstractContextManager["Silent"]):
+    """Ignores what a run does; what shows it, a `views.progress.Progress`, has the same methods."""
+
+    def __init__(self, kernels: int = 0) -> None:
+        """So many kernels will run."""
+
+    def __exit__(self, *_: object) -> None:
+        """No kernel runs any more, whatever the reason."""
+
+    def working(self, kernel: str, phase: str, fraction: float) -> None:
+        """A kernel is in a phase, of which a fraction is done."""
+
+    def finished(self, printed: str) -> None:
+        """A kernel is through, and printed this."""
+
+
 class Session(AbstractContextManager["Session"]):
     """A device; use as a context manager. A GPU's worker is replaced after it ended or was ended.
 
     `device` and `cpu`, the baseline of the problem in hand, are None until they are known. `started` is told of the
-    device, `working` often of a kernel, its phase and what fraction of that is done, `finished` of what a kernel
-    printed. `trace` keeps single accesses in the simulator, `record` what a report's page draws, `cards` price its
-    counts. `module` is what a worker runs.
+    device, `shown` of the kernels, with the device where there are `several`. `trace` keeps single accesses in the
+    simulator, `record` what a report's page draws, `cards` price its counts. `module` is what a worker runs.
     """
 
     def __init__(
@@ -115,8 +130,8 @@ class Session(AbstractContextManager["Session"]):
         settings: Settings,
         *,
         started: Callable[[DeviceInfo], None] = lambda device: None,
-        working: Callable[[str, str, float], None] = lambda kernel, phase, fraction: None,
-        finished: Callable[[str], None] = lambda printed: None,
+        shown: Any = None,
+        several: bool = False,
         trace: Watch = False,
         record: bool = False,
         cards: Sequence[Card] = (),
@@ -125,7 +140,7 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         self.choice, self.settings, self.cpu = choice, settings, cpu
         self.device: DeviceInfo | None = None
-        self._started, self._working, self._finished = started, working, finished
+        self._started, self._shown, self._several = started, shown or Silent(), several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
         self._peers = False  # whether a library's call comes: those want the primary context
         self._worker: Worker | None = None
@@ -136,6 +151,10 @@ class Session(AbstractContextManager["Session"]):
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+    def working(self, kernel: str, phase: str, fraction: float) -> None:
+        """Show that a kernel is in a phase, of which a fraction is done."""
+        self._shown.working(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
     def end(self) -> None:
         """End the worker, if there is one; the next case has another."""
@@ -151,15 +170,13 @@ class Session(AbstractContextManager["Session"]):
         self._begin([case])
         until = budget.until(left) if budget else None
         if late := self._late(case, budget):
-            self._finished("")
+            self._shown.finished("")
             return late
         if self._simulator:
-            run = self._run_of(make, case)
-            run.until = budget.end if budget else None  # simulated whole: those that follow get what it leaves
-            run.progress = partial(self._working, case.kernel)
-            found = run.simulate(case)
+            run = self._run_of(self._simulator, make, case, budget)
+            found = run.measure(case)
             self.cpu = run.cpu
-            self._finished(run.output)
+            self._shown.finished(run.output)
             return found
         order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
@@ -169,17 +186,31 @@ class Session(AbstractContextManager["Session"]):
         """Yield the results of cases of one problem in their order; some at the same time in the simulator. Those whose
         turn comes after the end of a budget have failed. Closed before its end, it ends all processes."""
         self._begin(cases)
-        together = self._together(make, cases)
-        if together > 1:
-            yield from self._in_parallel(make, cases, together, budget)
+        together = 1
+        if self._simulator and len(cases) > 1 and all(case.problem == cases[0].problem for case in cases):
+            from cudabench.measure import parallel
+
+            together = parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
+        if self._simulator is None or together == 1:
+            for at, case in enumerate(cases):
+                yield self.result(make, case, budget, len(cases) - at)
             return
-        for at, case in enumerate(cases):
-            yield self.result(make, case, budget, len(cases) - at)
+        run = self._run_of(self._simulator, make, cases[0], budget)
+        run.prepare(cases)
+        self.cpu = run.cpu
+
+        def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
+            run.progress = working
+            return run.measure(case), run.output
+
+        late = partial(self._late, budget=budget)
+        for found, printed in parallel.results(cases, simulate, together, self.working, late, self._failed):
+            self._shown.finished(printed)
+            yield found
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
         one that it ran has failed, and the other is 'skipped'."""
-        from cudabench.measure.gpu_run import stopped
 
         def lost(at: int, reason: str) -> list[Result]:
             failed = [self._failed(case, reason) for case in cases]
@@ -198,9 +229,7 @@ class Session(AbstractContextManager["Session"]):
         self._start()
         assert self._worker
         try:
-            done = self._worker.carry_out(order, self.settings.timeout, end, self._working)
-        except _LostError as why:
-            done = Finished(lost(why.at, why.reason), context_lost=True)
+            done = self._worker.carry_out(order, self.settings.timeout, end, self.working, lost)
         except BaseException:
             self.end()
             raise
@@ -208,7 +237,7 @@ class Session(AbstractContextManager["Session"]):
         if done.context_lost:
             self.end()
         self.cpu = done.cpu or self.cpu
-        self._finished(printed)
+        self._shown.finished(printed)
         return done.result
 
     def _begin(self, cases: Sequence[Case]) -> None:
@@ -259,95 +288,55 @@ class Session(AbstractContextManager["Session"]):
             f"not measured: --budget {budget.seconds:g} s was spent before its turn; give more, or fewer kernels",
         )
 
-    # In the simulator -------------------------------------------------------------------------------------------------
-
-    def _run_of(self, make: Make, case: Case) -> SimulatedRun:
+    def _run_of(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
+        """Return the run in the simulator that a case is of, ready for it."""
         from cudabench.measure.simulated_run import SimulatedRun
 
-        assert self._simulator
         self._turn_to(make, case)
-        self._simulated = self._simulated or SimulatedRun(
-            make(), case.problem, self.settings, self._simulator, self._trace, cards=self._cards, record=self._record,
+        self._simulated = run = self._simulated or SimulatedRun(
+            make(), case.problem, self.settings, device, self._trace, cards=self._cards, record=self._record,
             cpu=self.cpu,
         )  # fmt: skip
-        return self._simulated
-
-    def _together(self, make: Make, cases: Sequence[Case]) -> int:
-        """Return how many cases to simulate at the same time."""
-        one = self.settings.jobs == 1 or len(cases) < 2 or any(case.problem != cases[0].problem for case in cases)
-        if one or self._simulator is None:
-            return 1
-        from cudabench.measure import parallel
-
-        return parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
-
-    def _in_parallel(
-        self, make: Make, cases: Sequence[Case], together: int, budget: Budget | None
-    ) -> Generator[Result, None, None]:
-        from cudabench.measure import parallel
-
-        run = self._run_of(make, cases[0])
-        run.progress = partial(self._working, cases[0].kernel)
-        run.prepare(cases)
-        self.cpu = run.cpu
-        run.until = budget.end if budget else None
-
-        def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
-            run.progress = working
-            return run.simulate(case), run.output
-
-        late = partial(self._late, budget=budget)
-        for found, output in parallel.results(cases, simulate, together, self._working, late, self._failed):
-            self._finished(output)
-            yield found
-
-
-class _LostError(Exception):
-    """A worker died or hung while it ran a case, the first or the second of a pair."""
-
-    def __init__(self, at: int, reason: str) -> None:
-        super().__init__(reason)
-        self.at, self.reason = at, reason
+        run.until = budget.end if budget else None  # simulated whole: those that follow get what it leaves
+        run.progress = partial(self.working, case.kernel)
+        return run
 
 
 class Worker:
     """The parent's end of a process that owns a GPU."""
 
     def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
+        from multiprocessing.connection import Connection
+
         begun = False
         try:
             with interrupts.kept():
-                self._begin(module, index, primary)
+                ours, theirs = os.pipe()
+                back_read, back_write = os.pipe()
+                # What libraries and kernels print goes to files, never between the lines of a report.
+                self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
+                self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+                self._shown = 0
+                # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files.
+                self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
+                self._process = subprocess.Popen(
+                    [*children.module(module), str(ours), str(back_write), str(index), *["primary"] * primary],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._noise,
+                    pass_fds=(ours, back_write),
+                    env={**os.environ, "TMPDIR": self._folder.name},
+                    start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
+                )
+                os.close(ours)
+                os.close(back_write)
+                self._to = Connection(theirs, readable=False)
+                self._from = Connection(back_read, writable=False)
                 begun = True
         except BaseException:
             if begun:  # a signal has come meanwhile
                 self.end()
             raise
-
-    def _begin(self, module: str, index: int, primary: bool) -> None:
-        from multiprocessing.connection import Connection
-
-        ours, theirs = os.pipe()
-        back_read, back_write = os.pipe()
-        # What libraries and kernels print goes to files, never between the lines of a report.
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
-        self._noise = tempfile.TemporaryFile()  # noqa: SIM115
-        self._shown = 0
-        # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files, above all.
-        self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
-        self._process = subprocess.Popen(
-            [*children.module(module), str(ours), str(back_write), str(index), *["primary"] * primary],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._noise,
-            pass_fds=(ours, back_write),
-            env={**os.environ, "TMPDIR": self._folder.name},
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
-        )
-        os.close(ours)
-        os.close(back_write)
-        self._to = Connection(theirs, readable=False)
-        self._from = Connection(back_read, writable=False)
 
     def end(self) -> None:
         """End the process, with its files."""
@@ -373,22 +362,34 @@ class Worker:
             raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
         return device
 
-    def carry_out(self, order: Any, timeout: float, end: float, working: Callable[[str, str, float], None]) -> Finished:
-        """Send an order and return what comes of it; _LostError where the worker dies or hangs."""
+    def carry_out(
+        self,
+        order: Any,
+        timeout: float,
+        end: float,
+        working: Callable[[str, str, float], None],
+        lost: Callable[[int, str], Any],
+    ) -> Finished:
+        """Send an order and return what comes of it; where the worker dies or hangs, what `lost` makes of that."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # a worker that died before: reading tells
             self._to.send(order)
         while True:
-            limit = _limit(phase, timeout, end)
+            limit = None  # where only this machine is at work
+            if phase == COMPILING:
+                limit = ATTEMPTS * limits.compile_seconds()
+            elif phase in WATCHED:
+                limit = min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S))
             if not self._from.poll(limit):
                 confined.end_group(self._process)
                 more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                raise _LostError(at, f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow")
+                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow"
+                return Finished(lost(at, why), context_lost=True)
             try:
                 event = self._heard()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
-                raise _LostError(at, f"the process that ran it ended ({self._last_words()})") from None
+                return Finished(lost(at, f"the process that ran it ended ({self._last_words()})"), context_lost=True)
             if isinstance(event, Finished):
                 return event
             phase, at = event.phase, event.at
@@ -416,13 +417,6 @@ class Worker:
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
-
-
-def _limit(phase: str, timeout: float, end: float) -> float | None:
-    """Return how long a worker may be silent in a phase; None where only this machine is at work."""
-    if phase == COMPILING:
-        return ATTEMPTS * limits.compile_seconds()
-    return min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S)) if phase in WATCHED else None
 
 
 def _content(file: int) -> bytes:

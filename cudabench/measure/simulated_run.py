@@ -1,4 +1,8 @@
-"""One kernel, simulated: run, verify, count, check. What `gpu_run` is for a GPU."""
+"""One kernel, simulated: run, verify, count, check. What `gpu_run` is for a GPU.
+
+A clean kernel runs once more with its blocks in another order, where they may tell each other something during a
+launch: by what atomics return, by flags, by volatile and ordered reads. Elsewhere no order can be told from another.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,103 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from cudabench import simulator
-from cudabench.cards.load import Card
 from cudabench.compile import limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError, NoRoom
 from cudabench.explain import costly, drawings, machine_code, recorded, statements
-from cudabench.measure import other_order, suspected, verify
-from cudabench.measure.conclusion import (
+from cudabench.measure import verify
+from cudabench.measure.context import (
     SIMULATED,
+    Arrays,
     Evidence,
+    InputSet,
+    RunContext,
     concluded,
+    constants_of,
     extent_warnings,
     kept_sentence,
-    warned,
     wrong_reason,
 )
-from cudabench.measure.context import Arrays, InputSet, RunContext, constants_of
-from cudabench.measure.count_records import counted, hazard_reason, hazards_of, line_text
-from cudabench.measure.counting import Kernel, arrays_of, as_loaded, by_card, described, kernels, merged_in
+from cudabench.measure.counting import (
+    Kernel,
+    arrays_of,
+    as_loaded,
+    by_card,
+    counted,
+    described,
+    hazard_reason,
+    hazards_of,
+    kernels,
+    line_text,
+    merged_in,
+)
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, StateVariable, Warning, Watch
+from cudabench.records.results import Hazard, Result, Warning, Watch
 from cudabench.results.warnings import warning
 
 LITERALS = 4  # of a line that a warning names
 
+LONG_S = 2.0  # a kernel that took longer is not run again in another order
+MOST_S = 30.0  # of that run, which takes long only where it waits in vain
+# The relative error of a sum of floats in another order, by the bytes of a float.
+ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
+RANDOM = "random:1"
+ORDERS = {None: "in their own order", "reverse": "in reverse order"}
+
+# Suspicions that are said of every kernel, and those that are said of one that is only checked.
+ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
+OF_CHECKS = ("ended-before-barrier", "too-large")
+CODES = {"too-large": "unsearched"}  # of warnings, where they differ
+BESIDE = ("skipped-barrier", "ended-before-barrier")  # not said beside a barrier that is called divergent
+# Faults from which races within a block follow, which are then not reported beside them.
+EXCUSES = ("divergent-barrier", "invalid-mask")
+
 
 @dataclass
 class SimulatedRun(RunContext):
-    """The kernels of one run in the simulator; `output` is what the last one printed.
+    """The kernels of one run in the simulator.
 
-    `record` keeps what a report's page draws, bounded. `cards` price the counts, those of this architecture; with
-    several a kernel that the architecture cannot run is skipped, since another may.
+    `record` keeps what a report's page draws, bounded. The cards of this architecture price the counts; with several
+    cards a kernel that the architecture cannot run is skipped, since another may.
     """
 
     device: SimDevice
     trace: Watch = False
-    cards: Sequence[Card] = ()
     disassemble: bool = True  # whether to read the machine code
     record: bool = False
-    output: str = field(default="", init=False)
-
-    def simulate(self, case: Case) -> Result:
-        """Return the result of one case, as `answer` says."""
-        self.output = ""
-        alone = len(self.cards) < 2
-
-        def elsewhere(error: CudabenchError) -> bool:
-            return (isinstance(error, NoRoom) and not alone) or self._compiles_elsewhere(case, error)
-
-        def work(blank: Result) -> Result:
-            try:
-                return self._simulate(case, blank)
-            except simulator.BudgetExceeded as stopped:
-                if not stopped.hazards:
-                    raise
-                found = hazards_of(stopped.hazards, case)
-                return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
-
-        return self.answer(case, self.device.info, self.name, work, elsewhere, alone=alone)
 
     def ready(self, blank: Result) -> Result:
         """Time the CPU."""
         return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
 
-    @property
-    def name(self) -> str:
-        """The device, as results name it."""
-        return f"sim:{self.device.architecture}"
+    def work(self, case: Case, blank: Result) -> Result:
+        """Simulate; what was found before the time was up makes a kernel wrong."""
+        try:
+            return self._simulate(case, blank)
+        except simulator.BudgetExceeded as stopped:
+            if not stopped.hazards:
+                raise
+            found = hazards_of(stopped.hazards, case)
+            return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
 
-    def _compiles_elsewhere(self, case: Case, error: CudabenchError) -> bool:
-        """Whether another of the cards' architectures, the newest or the oldest, takes what this one's compiler
-        refuses: then it lacks what the kernel uses."""
-        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
+    def skips(self, case: Case, error: CudabenchError) -> bool:
+        """Skip what another of the cards' architectures takes: one with more room, or whose compiler, of the newest or
+        the oldest, takes what this one's refuses, which then lacks what the kernel uses."""
+        if isinstance(error, NoRoom):
+            return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
             return False
+        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
         for architecture in dict.fromkeys([*others[-1:], *others[:1]]):
             with suppress(CompilerError), self._compile_limit():
                 for part in case.parts:
@@ -134,7 +153,7 @@ class SimulatedRun(RunContext):
         took = time.monotonic() - began
         if self.disassemble:
             run = as_loaded(self.device, case, run)
-        run = suspected.settled(run, own, self.disassemble)
+        run = settled(run, own, self.disassemble)
         self.output = run.report.output
         evidence = Evidence(
             self.input_sets[0].compare(case.expects, arrays, "simulated"),
@@ -146,22 +165,23 @@ class SimulatedRun(RunContext):
         leaks = self.device.leaks(case)
         self.progress("verifying", 1)
         result = counted(result, case, run, self.operation, self.problem, self.device.blocks(case))
-        result, notes = concluded(result, self, case, evidence)
         result = self._priced(self._with_drawings(result, case, run), case, run)
+        notes = {
+            "suspected": left_open(run.report, case.bounds, evidence.verification is not None),
+            "costly": self._costly(run, own),
+        }
         if result.hazards:
             buffers = self.operation.buffers(self.problem)
             notes["extent"] = extent_warnings(evidence.verification, result.hazards, buffers)
-        if leaks is not None:  # what is freed is no matter
-            notes["code"] = [note for note in notes["code"] if note.code != "malloc"]
+        if leaks is not None:
             notes["leak"] = [
                 warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
                 for at, count, nbytes in leaks
             ]
         if not case.source.builtin and _wrote_nothing(run, own):
             notes["unreached"] = [warning("unreached", kernel=case.kernel)]
-        notes["suspected"] = suspected.notes(run.report, case.bounds, evidence.verification is not None)
-        notes["costly"] = self._costly(run, own)
-        result = warned(replace(result, inputs="fixed" if self.fixed else "fresh"), notes, SIMULATED)
+        result = replace(result, inputs="fixed" if self.fixed else "fresh")
+        result = concluded(result, self, case, evidence, notes, SIMULATED)
         result, faults = self._checked(case, run, result, arrays, began, took)
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
@@ -172,15 +192,15 @@ class SimulatedRun(RunContext):
         if self.disassemble and self.record:
             compiled = [(part, self.device.load(part).compiled) for part in case.parts]
             result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
-        if not run.report.trace:
-            return result
-        buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
-        if self.trace:
-            threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
-            result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
-        else:
-            result = replace(result, banks=recorded.banks(run.report.trace, tiles))
-        return replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles)) if self.record else result
+        if trace := run.report.trace:
+            buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
+            result = replace(
+                result,
+                threads=drawings.thread_accesses(trace, case, buffers, tiles) if self.trace else result.threads,
+                banks=drawings.bank_requests(trace, tiles) if self.trace else recorded.banks(trace, tiles),
+                steps=recorded.steps(trace, case, buffers, tiles) if self.record else result.steps,
+            )
+        return result
 
     def _priced(self, result: Result, case: Case, run: sim.Run) -> Result:
         """Return the result with its limits on the cards of this architecture."""
@@ -190,9 +210,8 @@ class SimulatedRun(RunContext):
             return result
         with suppress(CudabenchError):  # the counts stand; the row says that it has no bound
             found = by_card(self.device, case, run, mine, self.settings, result.bytes)
-            result = replace(result, limits=found[0].limits, limits_on=found[0].on)
-            if several or mine[0].per_hour is not None:
-                result = replace(result, limits_by_card=found)
+            shown = found if several or mine[0].per_hour is not None else result.limits_by_card
+            result = replace(result, limits=found[0].limits, limits_on=found[0].on, limits_by_card=shown)
         return result
 
     def _checked(
@@ -201,7 +220,13 @@ class SimulatedRun(RunContext):
         """Return the result with what further launches tell, where they are to, and what is wrong."""
         faults = self._faults(case, run, result, arrays)
         if result.state and not faults:
-            faults = self._faults_of_a_second_launch(case, result.state)
+            # Once more, on other inputs and with what the first launch left.
+            inputs = self.input_sets[1]
+            left = self._arrays(case, inputs)
+            self._launch(case, left, "launching again")
+            again = inputs.compare(case.expects, left, "again")
+            if again and again.mismatches:
+                faults = [f"{wrong_reason(again)}: {kept_sentence(result.state)}"]
         if case.bounds and not faults:
             result, faults = self._in_another_order(case, result, arrays, began, took)
         if case.bounds and not faults:
@@ -219,30 +244,57 @@ class SimulatedRun(RunContext):
     def _in_another_order(
         self, case: Case, result: Result, arrays: Arrays, began: float, took: float
     ) -> tuple[Result, list[str]]:
-        """Run a clean kernel with its blocks in another order, where they may tell each other something; return its
-        result with what that told, and faults."""
+        """Launch a clean kernel in other orders of its blocks, until one of them tells something; return its result
+        with that, and faults. `took`: the seconds of the first run, which left `arrays`."""
+        schedule = self.settings.schedule
         meets, waits = self.device.meetings(case)
         if not meets:
             return result, []
+
+        def undecided(another: str | None, reason: str) -> tuple[Result, list[str]]:
+            order, option = in_order(schedule), another or RANDOM
+            note = warning("undecided", kernel=case.kernel, order=order, reason=reason, option=option)
+            return replace(result, warnings=(*result.warnings, note)), []
+
+        def told(hazards: Sequence[simulator.Hazard], prefix: str) -> tuple[Result, list[str]]:
+            found = hazards_of((one._replace(message=f"{prefix} {one.message}") for one in hazards), case)
+            return replace(result, hazards=(*(result.hazards or ()), *found)), [hazard_reason(found)]
+
+        tried = others(schedule, waits)
+        if took > LONG_S:
+            return undecided(tried[0], f"that took {took:.1f} s")
         expected = self.expected(case.expects)
-
-        def launch(schedule: str | None, seconds: float) -> tuple[sim.Run, Arrays]:
-            self.device.reset(case)
-            fresh = self._arrays(case, self.input_sets[0])
-            seconds = min(seconds, self._seconds() - (time.monotonic() - began))
-            return self._launch(case, fresh, "in another order", seconds=seconds, schedule=schedule), fresh
-
-        def wrong(found: Arrays) -> str | None:
-            look = self.input_sets[0].compare(case.expects, found, "simulated")
-            return wrong_reason(look) if look and look.mismatches else None
-
         written = [one.name for one in self.operation.buffers(self.problem) if one.role in ("out", "inout")]
-        held = {name: arrays[name] for name in written if name not in expected}
-        found = other_order.look(case.kernel, launch, self.settings.schedule, waits, took, held, wrong)
-        hazards = hazards_of(found.hazards, case)
-        notes = [*result.warnings, *found.warnings]
-        faults = [hazard_reason(hazards)] if hazards else [*found.faults]
-        return replace(result, hazards=(*(result.hazards or ()), *hazards), warnings=tuple(notes)), faults
+        for another in tried:
+            start, prefix = time.monotonic(), f"with the blocks {in_order(another)}"
+            self.device.reset(case)
+            found = self._arrays(case, self.input_sets[0])
+            seconds = min(MOST_S, self._seconds() - (start - began))
+            try:
+                run = self._launch(case, found, "in another order", seconds=seconds, schedule=another)
+            except simulator.BudgetExceeded as stopped:
+                if stopped.hazards:
+                    return told(stopped.hazards, prefix)
+                ran = f"{in_order(another)} they had not ended after {time.monotonic() - start:.1f} s"
+                return undecided(another, ran)
+            except CudabenchError as error:
+                return result, [f"{prefix}: {error}"]
+            if run.report.hazards:
+                return told(run.report.hazards, prefix)
+            look = self.input_sets[0].compare(case.expects, found, "simulated")
+            if look and look.mismatches:
+                return result, [f"{prefix}: {wrong_reason(look)}"]
+            for name in (name for name in written if name not in expected):
+                place = first_difference(arrays[name], found[name])
+                if place is not None:
+                    one, two = (_text(array[name][place]) for array in (arrays, found))
+                    index = f"[{', '.join(map(str, place))}]" if place else ""
+                    note = warning(
+                        "order-dependent", place=f"{name}{index}", name=name, one=one, two=two,
+                        order=in_order(schedule), other=in_order(another),
+                    )  # fmt: skip
+                    return replace(result, warnings=(*result.warnings, note)), []
+        return result, []
 
     def _beyond_registers(self, case: Case, seconds: float) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
         """Return what the kernel compiled without optimisation accesses out of bounds, or races for: then local arrays
@@ -281,24 +333,13 @@ class SimulatedRun(RunContext):
         faults = [hazard_reason(result.hazards)] if result.hazards else []
         if not case.source.builtin:  # a built-in kernel's inputs are read-only
             inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
-            written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
-            if written:
+            if written := verify.changed(self.inputs, {name: arrays[name] for name in inputs}):
                 faults.append(written)
         if result.verification and result.verification.mismatches:
             faults.append(wrong_reason(result.verification))
         if faults and run.report.suspicions:
             faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
         return faults
-
-    def _faults_of_a_second_launch(self, case: Case, state: Sequence[StateVariable]) -> list[str]:
-        """Launch once more, on other inputs and with what the first launch left, and return what is wrong then."""
-        inputs = self.input_sets[1]
-        arrays = self._arrays(case, inputs)
-        self._launch(case, arrays, "launching again")
-        again = inputs.compare(case.expects, arrays, "again")
-        if again is None or not again.mismatches:
-            return []
-        return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
 
     def _costly(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:
         """Return what is to be said of arithmetic that costs more than it looks."""
@@ -342,15 +383,14 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
     """Return whether kernels that have stores to global memory came to none of them."""
     if any(row.op != "load" and row.space not in ("shared", "local") for row in run.report.accesses):
         return False  # as nearly always, without a look at the PTX
-    found = False
-    for one in kernels:
-        written = [number for number, text in enumerate(one.compiled.lines, 1) if _WRITES.match(text)]
-        own = run.report.executed.get(one.entry, {})
-        lanes = [own[number].lanes for number in written if number in own]
-        if any(lanes):
-            return False
-        found |= bool(lanes)
-    return found
+    lanes = [
+        executed[number].lanes
+        for one in kernels
+        if (executed := run.report.executed.get(one.entry))
+        for number, text in enumerate(one.compiled.lines, 1)
+        if number in executed and _WRITES.match(text)
+    ]
+    return bool(lanes) and not any(lanes)
 
 
 def _is_beyond(hazard: simulator.Hazard) -> bool:
@@ -359,3 +399,89 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
     if hazard.kind == "race":
         return "wgmma" not in hazard.message
     return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
+
+
+def settled(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
+    """Return a run whose barriers that part warps are told by the machine code: divergent, or passed by.
+
+    Where it cannot be read, those count as divergent that lanes pass by to go on.
+    """
+    hazards = {(one.kind, one.file, one.line): one for one in run.report.hazards}
+    suspicions = []
+    for one in run.report.suspicions:
+        if not one.kind.startswith("divergent-barrier"):
+            suspicions.append(one)
+            continue
+        parted = passed_by = one.kind == "divergent-barrier"
+        if disassemble and all(each.code for each in kernels):
+            parted = any(machine_code.predicated(each.code, one.instruction) for each in kernels)
+        if parted:
+            hazards.setdefault(("divergent-barrier", *one[1:3]), one._replace(kind="divergent-barrier"))
+        elif passed_by:
+            suspicions.append(one._replace(kind="skipped-barrier"))
+    told = {(file, line) for kind, file, line in hazards if kind == "divergent-barrier"}
+    suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
+    suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards.values())]
+    left = list(hazards.values())
+    cause = next((one for one in left if one.kind in EXCUSES), None)
+    follow = [one for one in left if cause and one.kind == "race" and not one.between_blocks]
+    if cause and follow:
+        left = [one for one in left if one not in follow]
+        lines = "line" if len(follow) == 1 else "lines"
+        places = ", ".join(str(one.line) for one in follow)
+        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
+        suspicions.append(cause._replace(kind="unsearched", message=said))
+    ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
+    return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
+
+
+def left_open(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:
+    """Return what is said of a launch whose result does not tell.
+
+    checked: whether hazards are all that is asked for. expected: whether a result was held against what was expected.
+    """
+    kinds = ALWAYS + (OF_CHECKS if checked else ())
+    shown = [one for one in report.suspicions if one.kind in kinds]
+    if not expected:
+        shown += [one for one in report.suspicions if one.kind == "undefined-shuffle"][:1]
+    by_line = {(one.kind, one.file, one.line): one for one in reversed(shown)}
+    return [
+        warning(CODES.get(one.kind, one.kind), line=one.line, message=one.message.removesuffix("."))
+        for one in shown
+        if by_line[one.kind, one.file, one.line] is one
+    ]
+
+
+# Other orders of the blocks ------------------------------------------------------------------------------------------
+
+
+def others(schedule: str | None, waits: bool) -> tuple[str | None, ...]:
+    """Return the orders that are tried besides another; waits: blocks may wait for each other."""
+    other = None if schedule == "reverse" else "reverse"
+    return (other, RANDOM) if waits and schedule != RANDOM else (other,)
+
+
+def in_order(schedule: str | None) -> str:
+    """Return what messages call an order."""
+    return ORDERS.get(schedule, f"in the order {schedule}")
+
+
+def first_difference(one: np.ndarray, two: np.ndarray) -> tuple[int, ...] | None:
+    """Return the index of the first element that differs by more than what a sum of floats is rounded by, or None."""
+    if one.tobytes() == two.tobytes():
+        return None
+    if one.dtype.kind in "fc":
+        rtol = ROUNDING.get(one.itemsize >> (one.dtype.kind == "c"), 0.0)
+        finite = np.abs(one[np.isfinite(one)])
+        largest = float(finite.max()) if finite.size else 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            differs = ~np.isclose(two, one, rtol=rtol, atol=rtol * largest, equal_nan=True)
+    else:
+        differs = one != two
+    if not differs.any():
+        return None
+    return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), one.shape))
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if value.dtype.kind == "f" else str(value)

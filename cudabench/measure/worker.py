@@ -77,11 +77,10 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
         (run,) = runs
         run.cpu, run.until = order.cpu, order.until
         run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
-        if len(order.cases) == 2:
-            found = run.measure_pair(order.cases, order.always)
-            return finished(device, found, any(result.status == "failed" for result in found))
-        result = run.measure(order.cases[0])
-        return finished(device, result, result.status == "failed", run.cpu)
+        pair = len(order.cases) == 2
+        found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
+        failed = any(result.status == "failed" for result in found)
+        return finished(device, found if pair else found[0], failed, run.cpu)
 
     return carry_out
 

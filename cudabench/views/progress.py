@@ -24,7 +24,7 @@ class Progress:
     a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total, self._every = total, every or EVERY_S
+        self._total, self._done, self._every = total, 0, every or EVERY_S
         self._begun = time.monotonic()
         self._now: tuple[int, str, str, float] | None = None
         self._over = threading.Event()
@@ -48,18 +48,21 @@ class Progress:
         if self._log and self._log.ident is not None:
             self._log.join()
 
-    def update(self, done: int, kernel: str, phase: str, fraction: float) -> None:
-        """Show that a kernel, after `done` others, is in a phase."""
-        self._now = done, kernel, phase, fraction
+    def working(self, kernel: str, phase: str, fraction: float) -> None:
+        """Show that a kernel is in a phase, of which a fraction is done."""
+        self._now = self._done, kernel, phase, fraction
         if self._bar:
-            said = f"{done + 1}/{self._total} {kernel}: {phase}"
-            self._bar.update(self._task, completed=done + 0.95 * fraction * (phase == "timing"), description=said)
+            said = f"{self._done + 1}/{self._total} {kernel}: {phase}"
+            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == "timing"), description=said)
 
-    def print(self, printed: str) -> None:
-        """Print what a kernel printed, on standard error, undisturbed by the line.
+    def finished(self, printed: str) -> None:
+        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line.
 
         Its last line ends, too: what is printed next must not make a command of both to a CI runner.
         """
+        self._done += 1
+        if not printed:
+            return
         printed += "" if printed.endswith("\n") else "\n"
         if self._bar:
             console.err().print(printed, end="")

@@ -18,14 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # The GPU path and what stands beside it.
 COVERED = (
     *(f"cudabench/devices/{name}.py" for name in (
-        "__init__", "constants", "cuda", "driver_objects", "modules", "nvml", "probe", "protocol",
+        "__init__", "constants", "cuda", "driver_objects", "nvml", "probe", "protocol",
     )),
     *(f"cudabench/measure/{name}.py" for name in (
-        "buffers", "conclusion", "counting", "floors", "gpu_run", "modules", "outputs", "sampling", "session", "state",
-        "timing", "worker",
+        "buffers", "context", "counting", "gpu_run", "outputs", "session", "timing", "worker",
     )),
     *(f"cudabench/ceilings/{name}.py" for name in (
-        "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run", "worker",
+        "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run",
     )),
 )  # fmt: skip
 # The simulator, where these tests spend their time, is not traced.

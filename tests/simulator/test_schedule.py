@@ -10,7 +10,7 @@ import pytest
 
 from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx
-from cudabench.measure.other_order import others
+from cudabench.measure.simulated_run import others
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
 from tests.test_corpus import CASES, CORPUS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudabench.compile import nvcc, toolkit
 from cudabench.compile.cache import put
-from cudabench.devices.peers.call import Call, Queue, Room, pointer
+from cudabench.devices.peers import Call, Queue, Room, pointer
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Operation, Peer, Problem
 
@@ -32,8 +32,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     n = ctypes.c_longlong(problem.size["n"])
 
     def run(scratch: ctypes.c_void_p | None, nbytes: ctypes.c_size_t, arrays: list[ctypes.c_void_p], on: int) -> None:
-        status = library.call(scratch, ctypes.byref(nbytes), *arrays, n, ctypes.c_void_p(on))
-        if status:
+        if status := library.call(scratch, ctypes.byref(nbytes), *arrays, n, ctypes.c_void_p(on)):
             raise DeviceError(f"{peer.call} gave CUDA's error {status}.")
 
     needed = ctypes.c_size_t()

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping
 
-from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
@@ -28,9 +28,7 @@ class CuBlas(Library):
     """cuBLAS with a handle and a workspace of its own, which no call has to allocate."""
 
     def __init__(self, room: Room) -> None:
-        super().__init__("cublas", "cublas")
-        self.handle = ctypes.c_void_p()
-        self("cublasCreate_v2", ctypes.byref(self.handle))
+        super().__init__("cublas", "cublasCreate_v2")
         self._workspace = pointer(room.allocate(WORKSPACE_BYTES))
 
     def on(self, stream: int) -> None:

@@ -10,28 +10,21 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.devices.peers.call import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
 from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
 ITEM = {"float32": 4, "float64": 8}
 
 
-class CuSolver(Library):
-    """cuSOLVER's dense part with a handle."""
-
-    def __init__(self, room: Room) -> None:
-        super().__init__("cusolver", "cusolver")
-        self.handle = ctypes.c_void_p()
-        self("cusolverDnCreate", ctypes.byref(self.handle))
-
-
-_library = functools.cache(CuSolver)
+@functools.cache
+def _library() -> Library:
+    return Library("cusolver", "cusolverDnCreate")
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
     """Return the calls that solve; A goes to the operation's scratch array before, b to x."""
-    library = _library(room)
+    library = _library()
     n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
     words = ctypes.c_int()
     side, one = ctypes.c_int(n), ctypes.c_int(1)

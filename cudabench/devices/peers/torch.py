@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices.peers.call import STREAMS, Call, Queue, Room
+from cudabench.devices.peers import STREAMS, Call, Queue, Room
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Buffer, Operation, Peer, Problem
 
