@@ -281,6 +281,7 @@ def sweep(
     `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
     """
     from cudabench.measure import sweep as sweeping
+    from cudabench.plan.space import blocks as sensible_blocks
     from cudabench.views import sweep as view
 
     of = _operation(operation)
@@ -292,7 +293,7 @@ def sweep(
         options=_options(of, options or {}),
     )
     given = [_block(one, of.block_dimensions) for one in blocks]
-    plan = sweeping.plan(of, request, given or sweeping.blocks(of.block_dimensions))
+    plan = sweeping.plan(of, request, given or sensible_blocks(of.block_dimensions))
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
     one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))

@@ -19,6 +19,7 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import session, sweep
 from cudabench.measure.context import describe
+from cudabench.plan import space
 from cudabench.plan.cases import Request
 from cudabench.records.launch import WARP, Dim
 from cudabench.records.planned import Case
@@ -80,14 +81,14 @@ def planned(*blocks: tuple[int, int]) -> list[Case]:
 )
 def test_axis(text: str, numbers: tuple[int, ...]) -> None:
     """Ranges double, go in steps, or are lists."""
-    assert sweep.axis(text) == numbers
+    assert space.axis(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "a", "8:", ":8", "8:64:0", "64:8", "0", "-8", "8;16", "8:16:2:1", "2048", "١"])
 def test_no_axis(text: str) -> None:
     """What is no range is refused with what was written."""
     with pytest.raises(UsageError, match="--block"):
-        sweep.axis(text)
+        space.axis(text)
 
 
 @given(st.integers(1, 1024), st.integers(1, 1024), st.integers(1, 200))
@@ -95,7 +96,7 @@ def test_axis_stays_inside(first: int, last: int, step: int) -> None:
     """A range starts where it says, never passes its end and rises."""
     first, last = sorted((first, last))
     for text in (f"{first}:{last}", f"{first}:{last}:{step}"):
-        numbers = sweep.axis(text)
+        numbers = space.axis(text)
         assert numbers[0] == first
         assert numbers[-1] <= last
         assert list(numbers) == sorted(set(numbers))
@@ -104,18 +105,18 @@ def test_axis_stays_inside(first: int, last: int, step: int) -> None:
 def test_sensible_blocks() -> None:
     """The blocks of a sweep without ranges are whole warps that a device launches, and hold every default block."""
     for dimensions in (1, 2):
-        chosen = sweep.blocks(dimensions)
+        chosen = space.blocks(dimensions)
         assert len(set(chosen)) == len(chosen)
         for x, y, z in chosen:
             assert x * y * z <= 1024
             assert x * y % WARP == 0
             assert z == 1
-    assert {(*kernel.block, 1) for kernel in OPERATION.kernels} <= set(sweep.blocks(2))
+    assert {(*kernel.block, 1) for kernel in OPERATION.kernels} <= set(space.blocks(2))
 
 
 def test_given_blocks() -> None:
     """Ranges make all pairs that a device launches."""
-    assert sweep.blocks(2, [(32, 64), (8, 32)]) == [(32, 8, 1), (64, 8, 1), (32, 32, 1)]
+    assert space.blocks(2, [(32, 64), (8, 32)]) == [(32, 8, 1), (64, 8, 1), (32, 32, 1)]
 
 
 def test_refused_blocks_are_kept_with_the_reason() -> None:

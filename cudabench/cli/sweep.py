@@ -176,7 +176,7 @@ def _sweep_operation(
     """Sweep a rung of a ladder and return the exit code."""
     from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
-    from cudabench.plan.space import Axis, values_of, zipped
+    from cudabench.plan.space import Axis, axis, blocks, values_of, zipped
 
     operation = operations.get(name)
     if word and kernel:
@@ -186,12 +186,12 @@ def _sweep_operation(
         raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    ranges = [sweep.axis(text) for text in axes or ()]
+    ranges = [axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
-    varied = [axis for axis in defined if len(axis.values) > 1]
-    candidates = sweep.blocks(operation.block_dimensions, ranges)
+    varied = [one for one in defined if len(one.values) > 1]
+    candidates = blocks(operation.block_dimensions, ranges)
     plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
-    swept = {axis.name for axis in varied}
+    swept = {one.name for one in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     return _carry_out(
         _Asked(operation, plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
