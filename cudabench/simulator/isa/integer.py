@@ -82,6 +82,12 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
     return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
 
 
+def _saturated(builder: Builder, ins: Instruction, function: Function) -> Run:
+    """Build a function of 64 bits on s32 whose result stops at the limits of that."""
+    arrays: Function = lambda *given: np.clip(function(*(x.astype(np.int64) for x in given)), *limits("s32"))  # noqa: E731
+    return elementwise(builder, ins, ("s32",) * len(ins.operands[1:]), "s32", arrays)
+
+
 @instruction(*_SUMS)
 def _add(builder: Builder, ins: Instruction) -> Run:
     combine, arrays = _SUMS[ins.opcode]
@@ -90,10 +96,7 @@ def _add(builder: Builder, ins: Instruction) -> Run:
     if ins.modifiers[-1] in _PACKED:
         return packed(builder, ins, ins.modifiers[-1], arrays)
     if "sat" in ins.modifiers:
-        bounds = limits("s32")
-        return elementwise(
-            builder, ins, ("s32", "s32"), "s32", lambda x, y: np.clip(arrays(x.astype(np.int64), y), *bounds)
-        )
+        return _saturated(builder, ins, arrays)
     type_ = integer_type(ins)
     target, first, second = registers(builder, ins, type_, type_)
     bits = BITS[type_]
@@ -188,11 +191,7 @@ def _mul(builder: Builder, ins: Instruction) -> Run:
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
     if "sat" in ins.modifiers:
-        bounds = limits("s32")
-        return elementwise(
-            builder, ins, ("s32", "s32", "s32"), "s32",
-            lambda x, y, z: np.clip(((x.astype(np.int64) * y) >> 32) + z, *bounds),
-        )  # fmt: skip
+        return _saturated(builder, ins, lambda x, y, z: (x * y >> 32) + z)
     form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
     out = (2 if form == "wide" else 1) * BITS[type_]
     target, first, second, *added = registers(builder, ins, type_, type_, f"{type_[0]}{out}")
