@@ -11,15 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.elementwise import (
-    Function,
-    computes,
-    elementwise,
-    in_parts,
-    integer_type,
-    limits,
-    python_int,
-)
+from cudabench.simulator.isa.elementwise import computes, elementwise, in_parts, integer_type, limits, python_int
 from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
@@ -30,7 +22,9 @@ from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, V
 _PACKED = ("u16x2", "s16x2")
 
 
-def _modular(affine: Callable[[Affine, Affine, int, Chunk], Value], arrays: Function) -> Callable[..., Value]:
+def _modular(
+    affine: Callable[[Affine, Affine, int, Chunk], Value], arrays: Callable[..., Array]
+) -> Callable[..., Value]:
     """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: of affine ones, which may give
     None."""
 
@@ -82,9 +76,11 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
     return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
 
 
-def _saturated(builder: Builder, ins: Instruction, function: Function) -> Run:
+def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
     """Build a function of 64 bits on s32 whose result stops at the limits of that."""
-    arrays: Function = lambda *given: np.clip(function(*(x.astype(np.int64) for x in given)), *limits("s32"))  # noqa: E731
+    arrays: Callable[..., Array] = lambda *given: np.clip(
+        function(*(x.astype(np.int64) for x in given)), *limits("s32")
+    )  # noqa: E731
     return elementwise(builder, ins, ("s32",) * len(ins.operands[1:]), "s32", arrays)
 
 

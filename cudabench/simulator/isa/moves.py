@@ -42,15 +42,8 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
     target, source = registers(builder, ins, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
         # The 32-bit address of a shared variable.
-        def narrow(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
-
-        return narrow
-
-    def run(machine: Machine) -> None:
-        machine.put(target, machine.registers[source])
-
-    return run
+        return lambda machine: machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
+    return lambda machine: machine.put(target, machine.registers[source])
 
 
 @instruction("createpolicy")
