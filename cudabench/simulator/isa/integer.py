@@ -22,9 +22,7 @@ from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, V
 _PACKED = ("u16x2", "s16x2")
 
 
-def _modular(
-    affine: Callable[[Affine, Affine, int, Chunk], Value], arrays: Callable[..., Array]
-) -> Callable[..., Value]:
+def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
     """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: of affine ones, which may give
     None."""
 
@@ -78,9 +76,10 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
 
 def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
     """Build a function of 64 bits on s32 whose result stops at the limits of that."""
-    arrays: Callable[..., Array] = lambda *given: np.clip(
-        function(*(x.astype(np.int64) for x in given)), *limits("s32")
-    )  # noqa: E731
+
+    def arrays(*given: Array) -> Array:
+        return np.clip(function(*(x.astype(np.int64) for x in given)), *limits("s32"))
+
     return elementwise(builder, ins, ("s32",) * len(ins.operands[1:]), "s32", arrays)
 
 
