@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudabench.simulator import clusters
+from cudabench.simulator import clusters, values
 from cudabench.simulator.check import members
 from cudabench.simulator.check.barriers import Barriers
 from cudabench.simulator.check.cures import BLOCK, WARP
@@ -36,7 +36,6 @@ from cudabench.simulator.count.requests import active
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.masks import MOST_BYTES, joined, parted
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -287,7 +286,7 @@ class Machine:
                 continue
             else:
                 break
-            if kept is not None and kept.bytes > MOST_BYTES:
+            if kept is not None and kept.bytes > values.MOST_BYTES:
                 kept.forget()
             block = blocks[number]
             self.mask = mask
@@ -425,12 +424,11 @@ class Machine:
         if x is None or y is None:
             return None
         kept = self.chunk.masks
-        return joined(x, y, self.chunk.root) if kept is None else kept.union(x, y)
+        return values.joined(x, y, self.chunk.root) if kept is None else kept.union(x, y)
 
     def arrive(self, number: int, mask: Array | None) -> None:
         """Let lanes wait to run a block."""
-        ready = self.ready
-        ready[number] = self.union(mask, ready[number]) if number in ready else mask
+        self.ready[number] = self.union(mask, self.ready[number]) if number in self.ready else mask
 
     def split(self, op: Op, mask: Array | None) -> tuple[Any, Any]:
         """Return (lanes for which the guard holds, the others): masks, or False for no lane."""
@@ -440,7 +438,9 @@ class Machine:
         if type(guard) is bool:
             return (mask, False) if guard != op.inverted else (False, mask)
         kept = self.chunk.masks
-        return parted(~guard if op.inverted else guard, mask) if kept is None else kept.parts(guard, op.inverted, mask)
+        if kept is not None:
+            return kept.parts(guard, op.inverted, mask)
+        return values.parted(~guard if op.inverted else guard, mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes to a branch's target; no: those that went past it."""
@@ -465,11 +465,11 @@ class Machine:
         if type(choice) is Affine and choice.coefficients is None:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
             return
-        values = as_array(choice, UNSIGNED[32], self.chunk)
+        chosen = as_array(choice, UNSIGNED[32], self.chunk)
         ways: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
         rows: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
         for case, target in enumerate(op.targets):
-            lanes = values == case
+            lanes = chosen == case
             if yes is not None:
                 lanes = lanes & yes
             if lanes.any():

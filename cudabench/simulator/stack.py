@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.values import (
-    INT64,
-    UNSIGNED,
-    Affine,
-    Array,
-    Chunk,
-    Value,
-    different,
-)
+from cudabench.simulator.values import INT64, UNSIGNED, Affine, Array, Chunk, Value, different
 from cudabench.symbols import readable
 
 if TYPE_CHECKING:

@@ -233,8 +233,7 @@ def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
     """Write value to the flat view's places for the lanes of the mask; all three broadcast together."""
     if mask is None:
         if index.shape != value.shape:
-            shape = np.broadcast_shapes(index.shape, value.shape)
-            index, value = broadcast(index, shape), broadcast(value, shape)
+            index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))
         view[index] = value
         return
     if index.shape == mask.shape and value.shape in (mask.shape, (1, 1)):

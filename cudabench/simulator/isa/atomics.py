@@ -25,7 +25,7 @@ from cudabench.simulator.isa.shared_memory import count_remote, lanes_of, note_s
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 Combine = Callable[..., Array]
@@ -140,8 +140,7 @@ class Atomic:
 
     def __init__(self, builder: Builder, ins: Instruction, target: int | None) -> None:
         words = ins.modifiers
-        self.name = next((word for word in words if word in _FUNCTIONS), "")
-        self.type = words[-1]
+        self.name, self.type = next((word for word in words if word in _FUNCTIONS), ""), words[-1]
         if not self.name or self.type not in DTYPES or any(word in ("v2", "v4", "v8", "vec_32_bit") for word in words):
             raise refuse(ins)
         self.space = space_of(ins)
@@ -233,31 +232,21 @@ class Atomic:
         index = of_lanes(offsets >> (self.dtype.itemsize.bit_length() - 1))
         operands = [of_lanes(as_array(value, self.dtype, chunk)) for value in data]
         found = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:
-            self.look(machine, np.ones(chunk.shape, bool) if chosen is None else chosen, found, operands[0])
+        if self.swaps:  # those that changed nothing sleep: they wait for a lock, and others go first
+            won = np.zeros(index.shape, bool) if found is None else (found == operands[0]) == (self.name == "cas")
+            machine.spins |= found is not None and not won.any()
+            if machine.locks is not None:
+                machine.locks.swapped(chunk.lanes(mask), won, self.access.polls)
         if found is None or chosen is None:
             return None if found is None else found.reshape(chunk.shape)
         result = np.zeros(chunk.shape, dtype=self.dtype)
         result[chosen] = found
         return result
 
-    def look(self, machine: Machine, lanes: Array, found: Array | None, operand: Array) -> None:
-        """Note what lanes (blocks, threads) found by a swap; let those sleep that changed nothing: they wait for a
-        lock, and others go first."""
-        won: Array = np.zeros(operand.shape, bool)
-        if found is not None:
-            won = (found == operand) == (self.name == "cas")
-            machine.spins |= not won.any()
-        if machine.locks is not None:
-            machine.locks.swapped(lanes, won, self.access.polls)
-
 
 @instruction("atom")
 def _atom(builder: Builder, ins: Instruction) -> Run:
-    into = ins.operands[0]
-    unnamed = isinstance(into, Symbol) and into.name == "_"
-    target = builder.new(BITS[ins.modifiers[-1]], Affine(0)) if unnamed else builder.target(into)
-    return Atomic(builder, ins, target)
+    return Atomic(builder, ins, builder.target(ins.operands[0]))
 
 
 @instruction("red")

@@ -203,19 +203,12 @@ def _reversed(x: Array) -> Array:
 @computes("fns", "b32 u32 s32 b32")
 def _nth_set(mask: Array, base: Array, offset: Array) -> Array:
     """Return the n-th set bit from a base bit, upward or downward."""
-    mask, base, offset = np.broadcast_arrays(mask, base, offset)
-    result = np.full(mask.shape, 0xFFFFFFFF, dtype=np.uint32)
-    left = np.where(offset == 0, 1, np.abs(offset)).astype(np.int64)
-    step = np.where(offset < 0, -1, 1)
-    place = base.astype(np.int64)
-    for _ in range(32):
-        inside = (place >= 0) & (place < 32)
-        is_set = inside & ((mask >> np.clip(place, 0, 31).astype(np.uint32)) & np.uint32(1)).astype(bool)
-        left = left - is_set
-        hit = is_set & (left == 0)
-        result[hit] = place[hit].astype(np.uint32)
-        place = np.where(offset == 0, -1, place + step)
-    return result
+    place, offset = np.arange(32, dtype=np.uint32), offset[..., None]
+    away = (place - base[..., None].astype(np.int64)) * np.where(offset < 0, -1, 1)
+    found = (mask[..., None] >> place & np.uint32(1) != 0) & (away >= 0) & (away < np.where(offset == 0, 1, 32))
+    rank = (found[..., None, :] & (away[..., None, :] <= away[..., None])).sum(axis=-1)
+    hit = found & (rank == np.where(offset == 0, 1, np.abs(offset)))
+    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
 
 
 _SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by the mode, of a byte: from the lowest bits of the control

@@ -16,7 +16,6 @@ from cudabench.simulator.isa.elementwise import INTEGERS, computes, elementwise,
 from cudabench.simulator.isa.floating import from_halves, rounding_mode
 from cudabench.simulator.isa.integer import resized
 from cudabench.simulator.isa.opcodes import instruction, refuse, registers
-from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
@@ -101,11 +100,9 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
             return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
         target, source = registers(builder, ins, type_)
         width = builder.width(target)
-
-        def resize(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], type_, result, width, machine.chunk))
-
-        return resize
+        return lambda machine: machine.put(
+            target, resized(machine.registers[source], type_, result, width, machine.chunk)
+        )
     half = type_ in ("f16", "bf16")
 
     def convert(x: Array) -> Array:

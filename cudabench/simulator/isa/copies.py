@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -57,12 +57,13 @@ class Place:
         return (broadcast(flat(machine.registers[self.register], self.offset, machine.chunk), machine.chunk.shape),)
 
 
-def receivers(machine: Machine, block: int, row: int, ranks: int | None) -> list[int]:
-    """Return the rows of the blocks that a copy goes to: of a mask of ranks, or the one that its address names."""
+def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> list[int]:
+    """Return the rows of the blocks that a lane's copy goes to: of its mask of ranks, or the one of its address."""
     found = members(machine)
-    if ranks is None or found is None:
+    if masks is None or found is None:
         return [row]
-    return [int(found.rows[found.cluster[block], rank]) for rank in range(found.size) if ranks >> rank & 1]
+    ranks = (rank for rank in range(found.size) if int(masks[lane]) >> rank & 1)
+    return [int(found.rows[found.cluster[lane[0]], rank]) for rank in ranks]
 
 
 def lies_well(
@@ -217,8 +218,7 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
                 source.note(machine, lane[0], origin, nbytes)
                 spots = [spot]
                 if to_shared:
-                    to = receivers(machine, lane[0], spot[0], None if masks is None else int(masks[lane]))
-                    spots = [(row, spot[1]) for row in to]
+                    spots = [(row, spot[1]) for row in receivers(machine, lane, spot[0], masks)]
             for spot in spots:
                 target.note(machine, lane[0], spot, nbytes, [content])
                 view = target.bytes(machine, spot, nbytes).view(dtype)
@@ -302,19 +302,9 @@ def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: t
     return False
 
 
-class Inside(NamedTuple):
-    """The part of a tile that lies in its tensor: which rows, which of their elements; the places of those in a view of
-    the tensor, and the addresses of the rows."""
-
-    rows: Array
-    part: slice
-    view: Array
-    index: Array
-    starts: Array
-
-
-def inside(mapped: Mapped, corner: tuple[int, ...]) -> Inside | None:
-    """Return what of a tile that begins at a corner lies in its tensor, None where nothing does."""
+def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, Array] | None:
+    """Return which elements of a tile that begins at a corner lie in its tensor, a view of the tensor, their places in
+    that, and the addresses of their rows; None where nothing does."""
     tensor, region = mapped.map, mapped.region
     starts, rows, part = tensor.places(corner)
     count = part.stop - part.start
@@ -323,7 +313,7 @@ def inside(mapped: Mapped, corner: tuple[int, ...]) -> Inside | None:
     first = starts[rows] + part.start * tensor.width
     view = region.bytes[mapped.base - region.base :]
     view = view[: view.size // tensor.width * tensor.width].view(UNSIGNED[8 * tensor.width])
-    return Inside(rows, part, view, (first // tensor.width)[:, None] + np.arange(count), mapped.base + first)
+    return (rows, part), view, (first // tensor.width)[:, None] + np.arange(count), mapped.base + first
 
 
 def build_tensor(builder: Builder, ins: Instruction) -> Run:
@@ -346,10 +336,11 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
                     content.view(np.uint16)[:] = 0x7FF7
                 found = inside(mapped, corner)
                 if found is not None:
-                    content[found.rows, found.part] = found.view[found.index]
-                    far.rows(machine, mapped.region, found.starts, found.index.shape[1] * tensor.width, [])
+                    where, view, index, starts = found
+                    content[where] = view[index]
+                    far.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, [])
                 pieces, chunks = content.view(np.uint64).reshape(tensor.rows, -1, 2), tensor.chunks(spot[1])
-                to = receivers(machine, lane[0], spot[0], None if masks is None else int(masks[lane]))
+                to = receivers(machine, lane, spot[0], masks)
                 for row in to:
                     near.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
                     machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
@@ -376,15 +367,16 @@ def _store(builder: Builder, ins: Instruction) -> Run:
             near.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
             if found is None:
                 continue
+            where, view, index, starts = found
             pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
-            whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(found.view.dtype)
-            content = np.ascontiguousarray(whole[found.rows, found.part])
+            whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(view.dtype)
+            content = np.ascontiguousarray(whole[where])
             if name:
                 type_, dtype = _type_of(tensor.type)
-                old = found.view[found.index].view(dtype)
+                old = view[index].view(dtype)
                 content = combination(name, type_)(old, content.view(dtype)).view(content.dtype)
-            found.view[found.index] = content
-            far.rows(machine, mapped.region, found.starts, found.index.shape[1] * tensor.width, content)
+            view[index] = content
+            far.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, content)
 
     return run
 

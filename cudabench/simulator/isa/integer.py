@@ -11,15 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.elementwise import (
-    Function,
-    computes,
-    elementwise,
-    in_parts,
-    integer_type,
-    limits,
-    python_int,
-)
+from cudabench.simulator.isa.elementwise import computes, elementwise, in_parts, integer_type, limits, python_int
 from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
@@ -30,7 +22,7 @@ from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, V
 _PACKED = ("u16x2", "s16x2")
 
 
-def _modular(affine: Callable[[Affine, Affine, int, Chunk], Value], arrays: Function) -> Callable[..., Value]:
+def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
     """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: of affine ones, which may give
     None."""
 
@@ -82,6 +74,15 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
     return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
 
 
+def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
+    """Build a function of 64 bits on s32 whose result stops at the limits of that."""
+
+    def arrays(*given: Array) -> Array:
+        return np.clip(function(*(x.astype(np.int64) for x in given)), *limits("s32"))
+
+    return elementwise(builder, ins, ("s32",) * len(ins.operands[1:]), "s32", arrays)
+
+
 @instruction(*_SUMS)
 def _add(builder: Builder, ins: Instruction) -> Run:
     combine, arrays = _SUMS[ins.opcode]
@@ -90,10 +91,7 @@ def _add(builder: Builder, ins: Instruction) -> Run:
     if ins.modifiers[-1] in _PACKED:
         return packed(builder, ins, ins.modifiers[-1], arrays)
     if "sat" in ins.modifiers:
-        bounds = limits("s32")
-        return elementwise(
-            builder, ins, ("s32", "s32"), "s32", lambda x, y: np.clip(arrays(x.astype(np.int64), y), *bounds)
-        )
+        return _saturated(builder, ins, arrays)
     type_ = integer_type(ins)
     target, first, second = registers(builder, ins, type_, type_)
     bits = BITS[type_]
@@ -188,11 +186,7 @@ def _mul(builder: Builder, ins: Instruction) -> Run:
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
     if "sat" in ins.modifiers:
-        bounds = limits("s32")
-        return elementwise(
-            builder, ins, ("s32", "s32", "s32"), "s32",
-            lambda x, y, z: np.clip(((x.astype(np.int64) * y) >> 32) + z, *bounds),
-        )  # fmt: skip
+        return _saturated(builder, ins, lambda x, y, z: (x * y >> 32) + z)
     form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
     out = (2 if form == "wide" else 1) * BITS[type_]
     target, first, second, *added = registers(builder, ins, type_, type_, f"{type_[0]}{out}")

@@ -266,21 +266,6 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
     return run
 
 
-def _store_async(builder: Builder, ins: Instruction) -> Run:
-    """Build st.async: a store to a block of the cluster, whose barrier learns of its bytes."""
-    type_, dtype, count = element(ins)
-    sources = [builder.source(item, type_) for item in items(ins.operands[1])]
-    into, into_offset = builder.address(ins.operands[0])
-    access = MemoryOp(builder, "store", dtype, count, space_of(ins))
-    address, offset = builder.address(ins.operands[2])
-
-    def run(machine: Machine) -> None:
-        store_shared(machine, access, machine.registers[into], into_offset, [machine.registers[s] for s in sources])
-        arrive_bytes(machine, address, offset, access.size)
-
-    return run
-
-
 def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[int]) -> Run:
     """Build st.param of a call's parameter, which is a register here."""
     place: Any = ins.operands[0]
@@ -302,9 +287,9 @@ def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[i
 
 @instruction("st")
 def _st(builder: Builder, ins: Instruction) -> Run:
-    if "async" in ins.modifiers:
-        return _store_async(builder, ins)
-    ordered = known(builder, ins)
+    """Build a store; st.async is one to a block of the cluster, whose barrier learns of its bytes."""
+    tells = "async" in ins.modifiers
+    ordered = not tells and known(builder, ins)
     (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)
@@ -313,7 +298,8 @@ def _st(builder: Builder, ins: Instruction) -> Run:
         return _store_param(builder, ins, type_, sources)
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "store", dtype, count, space)
-    access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
+    access.ordered, access.strong = ordered, not (tells or _ORDERS.isdisjoint(ins.modifiers))
+    barrier = builder.address(ins.operands[2]) if tells else None
     builder.signs = ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
 
@@ -322,5 +308,7 @@ def _st(builder: Builder, ins: Instruction) -> Run:
             machine.fence(wide)
         registers = machine.registers
         store(machine, access, space, registers[address], offset, [registers[source] for source in sources])
+        if barrier is not None:
+            arrive_bytes(machine, *barrier, access.size)
 
     return run

@@ -42,15 +42,8 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
     target, source = registers(builder, ins, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
         # The 32-bit address of a shared variable.
-        def narrow(machine: Machine) -> None:
-            machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
-
-        return narrow
-
-    def run(machine: Machine) -> None:
-        machine.put(target, machine.registers[source])
-
-    return run
+        return lambda machine: machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
+    return lambda machine: machine.put(target, machine.registers[source])
 
 
 @instruction("createpolicy")
@@ -99,12 +92,10 @@ def _cvta(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         value = machine.registers[source]
-        if shift.base and type(value) is Affine:
-            value = values.add(value, shift, 64, machine.chunk)
-        elif shift.base:
-            value = as_array(value, UNSIGNED[64], machine.chunk) + np.uint64(shift.base & 0xFFFFFFFFFFFFFFFF)
-        elif narrow and type(value) is not Affine:
-            value = as_array(value, UNSIGNED[32], machine.chunk).astype(np.uint64)
+        if type(value) is Affine:
+            value = values.add(value, shift, 64, machine.chunk) if shift.base else value
+        elif shift.base or narrow:
+            value = machine.array(source, UNSIGNED[64]) + np.uint64(shift.base & 0xFFFFFFFFFFFFFFFF)
         machine.put(target, value)
 
     return run

@@ -80,9 +80,8 @@ def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> B
         return None
     c, chunk = address.coefficients, machine.chunk
     least, most = access.shared_bounds or (0, machine.shared_size)
-    if address.low + offset < least or address.high + offset + access.size > most:
-        return None
-    if (c is not None and (c[3] or c[4] or c[5] or chunk.ragged)) or not aligned(address, offset, access.size):
+    beyond = address.low + offset < least or address.high + offset + access.size > most
+    if beyond or (c and (c[3] or c[4] or c[5] or chunk.ragged)) or not aligned(address, offset, access.size):
         return None
     row, start = machine.shared.shape[1], address.base + offset
     if c is None:

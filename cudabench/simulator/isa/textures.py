@@ -26,18 +26,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import (
-    DTYPES,
-    INT64,
-    UNSIGNED,
-    Affine,
-    Array,
-    Value,
-    as_array,
-    broadcast,
-    canonical,
-    different,
-)
+from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical, different
 
 # Coordinates by geometry, and whether a layer stands before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -80,7 +69,7 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
     if type(value) is Affine and value.coefficients is None:
         named = [(value.base, lanes)]
     else:
-        handles = broadcast(as_array(value, INT64, chunk), chunk.shape)
+        handles = broadcast(machine.array(fetch.handle, DTYPES["s64"]), chunk.shape)
         named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
     place = source_place(machine, ins.location)
     kind = "surface" if ins.opcode.startswith("su") else "texture"
@@ -292,47 +281,11 @@ def _query(builder: Builder, ins: Instruction) -> Run:
 # Surfaces: bytes of a row, and rows, addressed without any conversion.
 
 
-class Places(NamedTuple):
-    """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that name it, and
-    those of them that go nowhere."""
-
-    surface: Texture
-    offset: Array
-    lanes: Array
-    dropped: Array
-
-    @property
-    def there(self) -> Array:
-        """The lanes that go somewhere."""
-        return self.lanes & ~self.dropped
-
-    def log(self, machine: Machine, access: MemoryOp, data: Sequence[Value]) -> None:
-        """Tell those that look for races which bytes the lanes access, unless rows begin within what is told apart."""
-        surface, lanes = self.surface, self.there
-        if surface.extents[0] * surface.texel_bytes % access.width == 0 and lanes.any():
-            region = machine.space.slots[surface.base >> SLOT_BITS]
-            machine.global_races.log(access, region, self.offset + surface.base, 0, lanes, data)
-
-    def read(self, dtype: np.dtype[Any], count: int) -> list[Array]:
-        """Return `count` elements of each lane, 0 where it does not go."""
-        at = self.offset[..., None] + np.arange(count * dtype.itemsize)
-        found = self.surface.bytes[np.minimum(at, self.surface.bytes.size - 1)].view(dtype)
-        return list(np.moveaxis(np.where(self.dropped[..., None], dtype.type(0), found), -1, 0))
-
-    def write(self, machine: Machine, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
-        """Write an element of each of the sources for the lanes that go somewhere."""
-        lanes, surface = self.there, self.surface
-        values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
-        at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
-        surface.bytes[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
-        machine.surface_writes.setdefault(surface.base, np.zeros(surface.bytes.size, dtype=bool))[at] = True
-
-
 def _places(
     machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int, surface: Texture, lanes: Array
-) -> Places:
-    """Return where an access of `size` bytes goes for the lanes of a surface, by the clamp mode; what a GPU would trap
-    on, or leave undefined, is a hazard, and does not happen."""
+) -> tuple[Array, Array]:
+    """Return the offset of each lane of a surface in its bytes, by the clamp mode, and which lanes go somewhere; what a
+    GPU would trap on, or leave undefined, is a hazard, and does not happen."""
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
@@ -353,7 +306,7 @@ def _places(
         bad = broadcast(bad, lanes.shape) & lanes
         if bad.any():
             _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
-    return Places(surface, offset, lanes, dropped)
+    return offset, lanes & ~dropped
 
 
 def _tell(
@@ -396,17 +349,26 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
     def run(machine: Machine) -> None:
         read = []
         for surface, lanes in bound(machine, fetch, ins):
-            places = _places(machine, ins, fetch, mode, size, surface, lanes)
-            if loads:
-                places.log(machine, access, ())
-                check_coherent(machine, ins, surface, places.offset, size, places.there)
-                found = zip(widths, places.read(dtype, count), strict=True)
-                read.append((lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
-                continue
-            if not surface.bytes.flags.writeable:
+            offset, there = _places(machine, ins, fetch, mode, size, surface, lanes)
+            if not loads and not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-            places.log(machine, access, [machine.registers[source] for source in registers])
-            places.write(machine, [machine.array(source, dtype) for source in registers], dtype)
+            # Where rows begin within what is told apart, races are not looked for.
+            if surface.extents[0] * surface.texel_bytes % access.width == 0 and there.any():
+                region = machine.space.slots[surface.base >> SLOT_BITS]
+                data = () if loads else [machine.registers[source] for source in registers]
+                machine.global_races.log(access, region, offset + surface.base, 0, there, data)
+            if loads:
+                check_coherent(machine, ins, surface, offset, size, there)
+                at = np.minimum(offset[..., None] + np.arange(size), surface.bytes.size - 1)
+                found = np.where(there[..., None], surface.bytes[at].view(dtype), dtype.type(0))
+                parts = (found[..., number].astype(UNSIGNED[width]) for number, width in enumerate(widths))
+                read.append((lanes, [canonical(part) for part in parts]))
+                continue
+            sources = (broadcast(machine.array(source, dtype), there.shape)[there] for source in registers)
+            at = broadcast(offset, there.shape)[there][:, None] + np.arange(size)
+            surface.bytes[at] = np.stack(list(sources), axis=-1).view(np.uint8)
+            written = machine.surface_writes.setdefault(surface.base, np.zeros(surface.bytes.size, dtype=bool))
+            written[at] = True
         if loads:
             _put(machine, registers, read)
 

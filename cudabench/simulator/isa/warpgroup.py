@@ -16,16 +16,7 @@ import numpy as np
 from cudabench.simulator.isa import accumulate
 from cudabench.simulator.isa.access import MemoryOp
 from cudabench.simulator.isa.opcodes import instruction, refuse
-from cudabench.simulator.isa.tensor import (
-    ELEMENT_BITS,
-    FP8,
-    Fragment,
-    Shape,
-    meeting,
-    multiplied,
-    types_of,
-    unpacked,
-)
+from cudabench.simulator.isa.tensor import ELEMENT_BITS, FP8, Fragment, Shape, meeting, multiplied, types_of, unpacked
 from cudabench.simulator.isa.warp import active
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
