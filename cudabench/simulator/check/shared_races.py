@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all, uniform
-from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value
