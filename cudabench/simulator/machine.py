@@ -23,10 +23,9 @@ from cudabench.simulator.check.cures import BLOCK, WARP
 from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.check.locks import Locks
+from cudabench.simulator.check.locks import Locks, Releases
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.check.proxies import Proxies
-from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.check.stale import StaleReads
 from cudabench.simulator.check.waits import FIRST, Waits

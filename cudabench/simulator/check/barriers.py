@@ -241,10 +241,10 @@ class Barriers:
         if end is None or end is op:
             return op.line.line, False
         at = self.block_of(op)
-        mine = [members for members, _ in self.loops if at in members]
         lines = {
             last.line.line
-            for members in mine
+            for members, _ in self.loops
+            if at in members
             for one in members
             if not members.issuperset(blocks[one].successors) and (last := blocks[one].terminator) is not None
         }
@@ -253,10 +253,7 @@ class Barriers:
     def turns_differ(self, op: Op, here: Array) -> None:
         """Report lanes that wait at one barrier in different turns of a loop around it."""
         at = self.block_of(op)
-        heads = [head for members, head in self.loops if at in members]
-        if not heads or not self.whole:
-            return
-        for head in heads:
+        for head in [head for members, head in self.loops if self.whole and at in members]:
             turns: Array = np.zeros(self.chunk.shape, np.int32)
             for number, mask in self.way:
                 lanes = self.chunk.lanes(mask)

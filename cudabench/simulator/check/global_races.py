@@ -9,9 +9,9 @@ import numpy as np
 
 from cudabench.simulator.check.fenced_races import FencedRaces
 from cudabench.simulator.check.grid_races import GridRaces
+from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, uniform
-from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded, granules
 from cudabench.simulator.program.code import SYMBOL_BIT

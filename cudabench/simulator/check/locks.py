@@ -1,8 +1,5 @@
-"""Which lanes hold a lock, so that what they do under it is no race.
-
-A lane takes a lock by an atomic compare-and-swap or exchange and a fence behind it, and gives it back by a fence and
-an atomic behind that. Which lock it is does not count: what is reported is a race, and not every race is found.
-"""
+"""What atomics and fences order: what lanes do under a lock that they hold, and what they do behind a word that they
+have waited for."""
 
 from __future__ import annotations
 
@@ -10,17 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.values import Array, Chunk
+from cudabench.simulator.check.races import LogEntry, idles
+from cudabench.simulator.memory import flat
+from cudabench.simulator.values import Array, Chunk, as_array, broadcast
 
 if TYPE_CHECKING:
-    from cudabench.simulator.check.races import LogEntry
     from cudabench.simulator.machine import Machine
 
 FREE, SWAPPED, HOLDS, LEAVES = range(4)
+WORD = 2  # bits of an address within a word
 
 
 class Locks:
-    """How far each lane of a chunk is in taking a lock or giving it back."""
+    """How far each lane of a chunk is in taking a lock or giving it back.
+
+    A lane takes a lock by an atomic compare-and-swap or exchange and a fence behind it, and gives it back by a fence
+    and an atomic behind that. Which lock it is does not count: what is reported is a race, and not every race is found.
+    """
 
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
@@ -55,3 +58,56 @@ class Locks:
         if self.taken.any():
             entry.locked = self.taken & (self.state < HOLDS)
             self.under.add(number)
+
+
+class Releases:
+    """The fences of a chunk's lanes, and what words announce; kept for kernels with an atomic that polls.
+
+    A word announces all that was done before the fence of the thread that wrote it last by a strong write. That is a
+    release pattern of the PTX memory model, and an atomic which waits for that word takes part in it (PTX ISA, "Release
+    and Acquire Patterns"). Fences are numbered as they come, of whichever thread. A word has the number of the latest
+    fence that its writer had come past by then: what anybody did before that counts as announced.
+    """
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.count = 0
+        self.fenced: Array = np.zeros(chunk.shape, dtype=np.int32)
+        self.known: Array = np.zeros(chunk.shape, dtype=np.int32)  # the latest fence that each lane has heard of
+        self.words: dict[int, Array] = {}
+
+    def fence(self, lanes: Array) -> int:
+        """Number a fence of some lanes (blocks, threads)."""
+        self.count += 1
+        self.fenced[lanes] = self.count
+        return self.count
+
+    def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
+        """Note a strong access; an atomic passes on what its word announced before.
+
+        base: where its memory begins, of so many words; own: of how many of these a block has its own, 0 for none.
+        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where that
+        is no news.
+        """
+        access = entry.access
+        if not access.strong or access.kind == "load":
+            return False, None
+        chunk = self.chunk
+        polls = access.polls and idles(access, [as_array(value, access.dtype, chunk) for value in entry.data])
+        if not (base in self.words if polls else self.count):
+            return polls, None
+        lanes = rows, _ = np.nonzero(chunk.real(entry.mask))
+        places = broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] >> WORD
+        places = places + rows * own
+        if polls:
+            found: Array = np.zeros(chunk.shape, dtype=np.int32)
+            found[lanes] = self.words[base][places]
+            news = bool((found > self.known).any())
+            np.maximum(self.known, found, out=self.known)
+            return True, found if news else None
+        kept = self.words.setdefault(base, np.zeros(words, np.int32))
+        if access.kind == "atomic":
+            np.maximum.at(kept, places, self.fenced[lanes])
+        else:
+            kept[places] = self.fenced[lanes]
+        return False, None

@@ -64,7 +64,7 @@ class Places:
         element, shape = found or (width, ())
         if self.declared and not found and size == width and offset == start and plain.isidentifier():
             return plain  # not declared as an array
-        return _element(plain, offset - start, element, shape, _brackets)
+        return _element(plain, offset - start, element, shape, False)
 
     def size(self, name: str, size: int, width: int, line: int) -> str:
         """Return how many elements a shared array of so many bytes has."""
@@ -89,7 +89,7 @@ def same_memory(code: Code, offset: int) -> str:
 def in_region(region: Region, offset: int, width: int) -> str:
     """Return the place at a byte of an array; width: bytes of an element, unless the array has its own."""
     name = plain_name(region.name)
-    return _element(name, offset, region.element or width, region.shape, _rows)
+    return _element(name, offset, region.element or width, region.shape, True)
 
 
 def elements(shape: Sequence[int], element: int, size: int) -> str:
@@ -99,23 +99,14 @@ def elements(shape: Sequence[int], element: int, size: int) -> str:
     return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"
 
 
-def _element(
-    name: str, offset: int, element: int, shape: Sequence[int], written: Callable[[Sequence[int]], str]
-) -> str:
+def _element(name: str, offset: int, element: int, shape: Sequence[int], rows: bool) -> str:
     index, rest = divmod(offset, element)
     numbers: tuple[int, ...] = (index,)
-    if len(shape) > 1 and (written is _brackets or 0 <= index < prod(shape)):
+    if len(shape) > 1 and (not rows or 0 <= index < prod(shape)):
         for length in reversed(shape[1:]):
             numbers = (*divmod(numbers[0], length), *numbers[1:])
-    place = name + written(numbers) if name.isidentifier() else f"element {written(numbers)[1:-1]} of '{name}'"
+    inside = (", " if rows else "][").join(map(str, numbers))
+    if rows and len(numbers) == 2:
+        inside = f"row {numbers[0]}, column {numbers[1]}"
+    place = f"{name}[{inside}]" if name.isidentifier() else f"element {inside} of '{name}'"
     return f"byte {rest} of {place}" if rest else place
-
-
-def _brackets(numbers: Sequence[int]) -> str:
-    return "".join(f"[{one}]" for one in numbers)
-
-
-def _rows(numbers: Sequence[int]) -> str:
-    if len(numbers) == 2:
-        return f"[row {numbers[0]}, column {numbers[1]}]"
-    return f"[{', '.join(map(str, numbers))}]"

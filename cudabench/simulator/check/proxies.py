@@ -37,8 +37,6 @@ class Proxies:
 
     def store(self, address: Array, mask: Array | None, size: int) -> None:
         """Note a store of the lanes of a mask to their own block's memory, which it is in."""
-        if not self.used:
-            return
         self.time += 1
         chunk = self.machine.chunk
         lanes = chunk.real(mask)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all, uniform
-from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value
@@ -203,20 +203,8 @@ class SharedRaces(Races):
                 if found is None and (after := self.one_block(entries)) is not None:
                     found = plan.clean_shared[key] = self.intern(after)
                     plan.remembered += logged
-            if found is not None and all(
-                e.mask is None or e.mask.shape[0] == 1
-                for e in entries
-                if isinstance(e, LogEntry) and e.access.kind != "load"
-            ):
-                self.state = found
-                return
             if found is not None or self.quiet(entries):
-                if not self.state.all():
-                    state = self.each()
-                    for entry in entries:
-                        if isinstance(entry, LogEntry) and entry.access.kind != "load":
-                            state.reshape(-1)[self.expand(entry, True)[0]] = True
-                    self.state = self.intern(state)
+                self.initialise(entries, found)
                 return
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
@@ -240,6 +228,17 @@ class SharedRaces(Races):
                 if not state[low // self.width : high // self.width + 1].all():
                     return False
         return True
+
+    def initialise(self, entries: Log, found: Array | None) -> None:
+        """Note what stores and atomics initialise; found: the state after them as far as each block does the same."""
+        writes = [entry for entry in entries if isinstance(entry, LogEntry) and entry.access.kind != "load"]
+        if found is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
+            self.state = found
+        elif not self.state.all():
+            state = self.each()
+            for entry in writes:
+                state.reshape(-1)[self.expand(entry, True)[0]] = True
+            self.state = self.intern(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return what messages call a place that an access touches."""

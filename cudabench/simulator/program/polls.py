@@ -6,7 +6,7 @@ and it used fences (PTX ISA, "Causality Order"); whether they did is not looked 
 
 An atomic that returns what it finds polls likewise. Whether it changes that shows when it runs: one that adds 0, or
 swaps a value for itself, only waits, and what the writer of the place announced by a fence is ordered before what the
-thread does next (`check.releases`).
+thread does next (`check.locks`).
 
 A read ahead of the loop, of the same place, by which the loop is entered or left out, polls as well: compilers turn
 `while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
