@@ -51,8 +51,8 @@ class Place:
     descriptor: int | None = None
 
 
-# What paths on the command line lead to: the files that it reads, and by file the option that is to replace it, with its
-# path. None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the
+# What paths on the command line lead to: the files that it reads, and by file the option that is to replace it, with
+# its path. None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the
 # source. A program that calls cudabench has no command line, and may do as it likes.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
