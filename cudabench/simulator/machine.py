@@ -400,10 +400,7 @@ class Machine:
         mask, keep, warps = self.mask, self.keep, self._warps
         registers = self.registers
         for op in block.ops:
-            if op.guard < 0:
-                op.run(self)  # type: ignore[misc]
-                continue
-            guard = registers[op.guard]
+            guard = True if op.guard < 0 else registers[op.guard]
             if type(guard) is bool:
                 if guard != op.inverted:
                     op.run(self)  # type: ignore[misc]
