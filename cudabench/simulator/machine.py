@@ -168,9 +168,8 @@ class Machine:
         """Note an atomic of the lanes of a mask on global memory."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
-        lanes = chunk.real(mask)
         blocks = self.global_races.grid_races.numbers(chunk)
-        chosen = np.flatnonzero(lanes)
+        chosen = np.flatnonzero(chunk.real(mask))
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
     def fence(self, wide: bool = True) -> None:
