@@ -41,15 +41,7 @@ from cudabench.simulator.program.code import (
 )
 from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
-from cudabench.simulator.program.ptx import (
-    Address,
-    Immediate,
-    Instruction,
-    Label,
-    Negated,
-    Operand,
-    Symbol,
-)
+from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Label, Negated, Operand, Symbol
 from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 

@@ -91,7 +91,7 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[
 
 
 def _plain(op: Op, ages: dict[tuple[int, str], int], found: list[tuple[Op, str, str]] | None) -> None:
-    """Follow an op that is no step of a product."""
+    """Follow an op that is not a step of a product."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
         age = ages.get((op.uses[0], "result"))
         if age is not None:
