@@ -145,28 +145,23 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
     left = lanes & ~over
     passed = bool(over.any())
     if passed:
-        go_on(machine, op, following, over)
+        if machine.exited is not None:
+            found, rows = members(machine), over.any(axis=1)
+            if found is not None:
+                rows = np.isin(found.cluster, found.cluster[rows])
+            gone = machine.chunk.real(machine.exited) & rows[:, None]
+            if gone.any():
+                machine.hazards.ended(machine, op, gone)
+        machine.arrivals.waited = machine.arrivals.waited + over
+        machine.arrive(following, machine.union(over, over))
+        machine.end_interval()
+        machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
+        machine.cluster_races.barrier()
+        machine.departures.passed()
     if left.any():
         assert op.barrier is not None
         machine.parked.append((following, machine.union(left, left), op, op.barrier))
     return passed
-
-
-def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
-    """Let lanes go on behind the barrier."""
-    if machine.exited is not None:
-        found, rows = members(machine), over.any(axis=1)
-        if found is not None:
-            rows = np.isin(found.cluster, found.cluster[rows])
-        gone = machine.chunk.real(machine.exited) & rows[:, None]
-        if gone.any():
-            machine.hazards.ended(machine, op, gone)
-    machine.arrivals.waited = machine.arrivals.waited + over
-    machine.arrive(following, machine.union(over, over))
-    machine.end_interval()
-    machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
-    machine.cluster_races.barrier()
-    machine.departures.passed()
 
 
 # Races between the blocks of a cluster -------------------------------------------------------------------------------

@@ -56,18 +56,10 @@ class Machine:
     """The state of a launch; instructions are functions that take it."""
 
     def __init__(
-        self,
-        plan: Plan,
-        placed: Placed,
-        budget: int,
-        trace: Recorder | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        merged: Mapping[int, tuple[int, int]] | None = None,
-        seconds: float | None = None,
-        declared: Declared | None = None,
-        between: Between | None = None,
-        grid_barrier: int = 0,
-    ) -> None:
+        self, plan: Plan, placed: Placed, budget: int, trace: Recorder | None,
+        progress: Callable[[int, int], None] | None, merged: Mapping[int, tuple[int, int]], seconds: float | None,
+        declared: Declared | None, between: Between | None, grid_barrier: int,
+    ) -> None:  # fmt: skip
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
         self.space = placed.space
@@ -75,7 +67,7 @@ class Machine:
         self.parameters = Region("the parameters", PARAMETER_WINDOW, given, False)
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
-        self.counters = Counters(plan, merged or {})
+        self.counters = Counters(plan, merged)
         self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
@@ -174,9 +166,8 @@ class Machine:
         """Note an atomic of the lanes of a mask on global memory."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
-        lanes = chunk.real(mask)
         blocks = self.global_races.grid_races.numbers(chunk)
-        chosen = np.flatnonzero(lanes)
+        chosen = np.flatnonzero(chunk.real(mask))
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
     def fence(self, wide: bool = True) -> None:
@@ -396,10 +387,7 @@ class Machine:
         mask, keep, warps = self.mask, self.keep, self._warps
         registers = self.registers
         for op in block.ops:
-            if op.guard < 0:
-                op.run(self)  # type: ignore[misc]
-                continue
-            guard = registers[op.guard]
+            guard = True if op.guard < 0 else registers[op.guard]
             if type(guard) is bool:
                 if guard != op.inverted:
                     op.run(self)  # type: ignore[misc]

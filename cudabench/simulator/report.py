@@ -325,10 +325,7 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
     reports = [*reports]
-    executed: dict[str, list[Mapping[int, Executed]]] = {}
-    for report in reports:
-        for kernel, lines in report.executed.items():
-            executed.setdefault(kernel, []).append(lines)
+    kernels = dict.fromkeys(chain.from_iterable(report.executed for report in reports))
     footprints = [report.footprint for report in reports if report.footprint is not None]
     imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
@@ -338,7 +335,7 @@ def merge(reports: Iterable[Report]) -> Report:
         "".join(report.output for report in reports),
         next((report.trace for report in reports if report.trace is not None), None),
         together(report.suspicions for report in reports),
-        {kernel: _summed(several) for kernel, several in executed.items()},
+        {name: _summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
         together(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
         reduce(Footprint.plus, footprints) if footprints else None,

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -251,9 +252,7 @@ def host_memory() -> int:
     """Return the bytes of memory that this machine, or the container, has free."""
     limits = []
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
+        limits += [int(kilo) << 10 for kilo in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # no Linux, or no limit ('max')
         pass

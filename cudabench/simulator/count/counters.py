@@ -83,9 +83,7 @@ class Row:
         if self.first is None:
             self.first = place
         elif place != self.last:
-            step = place - self.last
-            if not self.step or abs(step) < abs(self.step):
-                self.step = step
+            self.step = min(self.step or place - self.last, place - self.last, key=abs)
         self.last = place
 
     def sent(self, row: Array, mask: Array | None) -> None:
@@ -131,13 +129,10 @@ class Counters:
         row = self.rows.get((number, array))
         if row is None:
             row = self.rows[number, array] = Row(number, array)
-        counts = row.looks.get(look)
-        if counts is None:
-            row.looks[look] = [requests, pieces, ideal]
-        else:
-            counts[0] += requests
-            counts[1] += pieces
-            counts[2] += ideal
+        counts = row.looks.setdefault(look, [0, 0, 0])
+        counts[0] += requests
+        counts[1] += pieces
+        counts[2] += ideal
         return row
 
     def latest(self, number: int, array: Place, find: Callable[[], Look], always: bool = False) -> Look:
@@ -200,11 +195,11 @@ class Counters:
                 return
             if mask is None:
                 pattern = (address.coefficients, base & (LINE - 1), size, chunk.extent)
-                found = self.patterns.get(pattern)
-                if found is None:
+                if pattern not in self.patterns:
                     arguments = address, base, size, chunk, None
-                    found = self.patterns[pattern] = (*self.linear(*arguments), self.linear_look(*arguments))
-                self.add(number, warps, *found[:2], array, found[2]).went(base)
+                    self.patterns[pattern] = (*self.linear(*arguments), self.linear_look(*arguments))
+                pieces, ideal, seen = self.patterns[pattern]
+                self.add(number, warps, pieces, ideal, array, seen).went(base)
                 return
             if mask.shape[0] == 1:
                 some, straight = broadcast(mask, (1, chunk.threads)), address

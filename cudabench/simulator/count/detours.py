@@ -62,8 +62,5 @@ RULES: dict[tuple[str, str], Rule] = {
 def rule(opcode: str, modifiers: tuple[str, ...]) -> Rule | None:
     """Return whether lanes with given operands call the subroutine, as a function of float arrays; None where the
     machine code of a PTX instruction calls none."""
-    if "ftz" in modifiers or ("approx" in modifiers) != (opcode == "rsqrt") or "full" in modifiers:
-        return None
-    if opcode != "rsqrt" and "rn" not in modifiers:
-        return None
-    return RULES.get((opcode, modifiers[-1]))
+    exact = "approx" in modifiers if opcode == "rsqrt" else "rn" in modifiers and "approx" not in modifiers
+    return RULES.get((opcode, modifiers[-1])) if exact and not {"ftz", "full"} & {*modifiers} else None

@@ -165,9 +165,7 @@ class Footprints:
                 own = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
                 places = (own - region.base) >> SECTOR_SHIFT
             for written in kinds:
-                marks = self.marks.get((slot, written))
-                if marks is None:
-                    marks = self.marks[slot, written] = np.zeros((region.size >> SECTOR_SHIFT) + 2, np.bool_)
+                marks = self.sectors(self.marks, slot, written)
                 before = None if written else self.marks.get((slot, True))
                 for part in (places,) if size <= SECTOR else (places, places + 1):
                     marks[part if before is None else part[~before[part]]] = True
@@ -212,25 +210,23 @@ class Footprints:
             sums["partial"] += int((lengths * size < SECTOR).sum())
         for slot in slots:
             region = self.space.slots[slot]
-            seen = self.touched(slot, store)
+            seen = self.sectors(self.seen, slot, store, len(self.chosen))
             here = np.flatnonzero((sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT))
             rows, inside = request[here] // chunk.warps, sector[here] - (region.base >> SECTOR_SHIFT)
             fresh = ~seen[rows, inside]
             seen[rows, inside] = True
             if store:
-                self.touched(slot, False)[rows, inside] = True
+                self.sectors(self.seen, slot, False, len(self.chosen))[rows, inside] = True
             # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums["fresh"] += len(keys) * wide
             sums["missing"] += len(different(request[here][fresh][first_of]))
 
-    def touched(self, slot: int, written: bool) -> Array:
-        """Return which sectors of an array each followed block has touched, or written."""
-        found = self.seen.get((slot, written))
-        if found is None:
-            sectors = (self.space.slots[slot].size >> SECTOR_SHIFT) + 2
-            found = self.seen[slot, written] = np.zeros((len(self.chosen), sectors), np.bool_)
-        return found
+    def sectors(self, table: dict[tuple[int, bool], Array], slot: int, written: bool, *blocks: int) -> Array:
+        """Return which sectors of an array were touched, or written: by all blocks, or by each of so many."""
+        if (slot, written) not in table:
+            table[slot, written] = np.zeros((*blocks, (self.space.slots[slot].size >> SECTOR_SHIFT) + 2), np.bool_)
+        return table[slot, written]
 
     def rows(self, array: Array, shape: tuple[int, int]) -> Array:
         """Return what the followed blocks have of an array that broadcasts over (blocks, threads)."""

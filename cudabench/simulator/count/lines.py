@@ -19,9 +19,7 @@ def executed_lines(
     more: what some lines did besides: atomics that are loops, divisions and roots that call a subroutine.
     """
     branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
-    own = list(executed)
-    for number in branching:
-        own[number] = Executed(own[number].warps, own[number].lanes)
+    own = [Executed(times.warps, times.lanes) if times.taken or times.parted else times for times in executed]
     lines = {line: own[number] for line, number in ways.first.items()}
     for line, number in ways.again:
         if own[number].warps:

@@ -135,37 +135,28 @@ def look(
     if len(rows) > MOST_WARPS:
         some = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # odd, to meet all residues
         rows, mask = rows[some], None if mask is None else mask[some]
-    shapes: Counter[tuple[Shape, int, bool]] = Counter()
-    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # by what is told of a warp
-    places: dict[tuple[Shape, int, bool], int] = {}
-    lowest: int | None = None
-    starts_at = rows[:, :1] if mask is None else np.take_along_axis(rows, mask.argmax(axis=1)[:, None], axis=1)
-    steps = rows - starts_at if mask is None else np.where(mask, rows - starts_at, 0)
-    for place in range(len(rows)):
-        lanes_on = b"" if mask is None else mask[place].tobytes()
-        if mask is not None and b"\1" not in lanes_on:
-            continue
-        key = steps[place].tobytes(), lanes_on
-        told = known.get(key)
-        if told is None:
-            row = rows[place].tolist()
-            apart: tuple[int, ...] = ()  # the active lanes, where others between them are off
-            if mask is not None:
-                on = [lane for lane, active in enumerate(lanes_on) if active]
-                row = [row[lane] for lane in on]
-                apart = tuple(on) if on[-1] - on[0] >= len(on) else ()
-            if lowest is None:
-                lowest = min(row)
-            told = known[key] = shape(row, size, apart), len(row), bool(apart)
-        shapes[told] += 1
-        places.setdefault(told, place)
-    if lowest is None:
+    if mask is None:
+        mask = np.ones(rows.shape, np.bool_)
+    else:
+        some_on = mask.any(axis=1)
+        rows, mask = rows[some_on], mask[some_on]
+    if not len(rows):
         return UNKNOWN
-    chosen, lanes, gaps = max(shapes, key=lambda each: shapes[each])
-    place = places[chosen, lanes, gaps]
-    active = [True] * 32 if mask is None else mask[place].tolist()
-    example = tuple(address if on else None for address, on in zip(rows[place].tolist(), active, strict=True))
-    offset = lowest
+    steps = np.where(mask, rows - np.take_along_axis(rows, mask.argmax(axis=1)[:, None], axis=1), 0)
+    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # by what is told of a warp
+    places: dict[tuple[Shape, int, bool], list[int]] = {}
+    for place in range(len(rows)):
+        key = steps[place].tobytes(), mask[place].tobytes()
+        if key not in known:
+            on = np.flatnonzero(mask[place]).tolist()
+            apart = on if on[-1] - on[0] >= len(on) else []  # the active lanes, where others between them are off
+            known[key] = shape(rows[place, on].tolist(), size, apart), len(on), bool(apart)
+        places.setdefault(known[key], []).append(place)
+    told = max(places, key=lambda each: len(places[each]))
+    chosen, lanes, gaps = told
+    place = places[told][0]
+    example = tuple(at if on else None for at, on in zip(rows[place].tolist(), mask[place].tolist(), strict=True))
+    offset = int(rows[0, mask[0]].min())
     if starts is not None:
         offset += int(starts.flat[0])
         varies = varies or bool(((starts - starts.flat[0]) % SECTOR).any())

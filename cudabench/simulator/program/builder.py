@@ -41,15 +41,7 @@ from cudabench.simulator.program.code import (
 )
 from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
-from cudabench.simulator.program.ptx import (
-    Address,
-    Immediate,
-    Instruction,
-    Label,
-    Negated,
-    Operand,
-    Symbol,
-)
+from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Label, Negated, Operand, Symbol
 from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
@@ -135,12 +127,11 @@ class Builder:
         self.activation: Shared | None = None  # the function entered by jumps that is being decoded
         self.stack_pointer = self.new(64, Affine(0))  # in local memory; of recursive functions
         self.parameter_offsets: dict[str, int] = {}
-        offset = 0
+        self.parameter_bytes = 0
         for parameter in self.kernel.parameters:
-            offset = -(-offset // max(1, parameter.align)) * max(1, parameter.align)
-            self.parameter_offsets[parameter.name] = offset
-            offset += parameter.size
-        self.parameter_bytes = offset
+            align = max(1, parameter.align)
+            offset = self.parameter_offsets[parameter.name] = -(-self.parameter_bytes // align) * align
+            self.parameter_bytes = offset + parameter.size
 
     # Registers and operands.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
@@ -55,29 +56,21 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
 
 def find_live_registers(blocks: list[Block]) -> None:
     """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
-    reads, kills = [], []
+    kills = []
     for block in blocks:
-        read = kill = 0
+        kill = 0
         for op in block.every:
-            for index in op.uses:
-                if not kill >> index & 1:
-                    read |= 1 << index
+            block.live |= reduce(or_, (1 << index for index in op.uses), 0) & ~kill
             if op.guard < 0:
-                for index in op.defs:
-                    kill |= 1 << index
-        reads.append(read)
+                kill = reduce(or_, (1 << index for index in op.defs), kill)
         kills.append(kill)
-        block.live = read
     changed = True
     while changed:
         changed = False
         for block in reversed(blocks):
-            out = 0
-            for number in block.successors:
-                out |= blocks[number].live
-            live = reads[block.number] | (out & ~kills[block.number])
-            if live != block.live:
-                block.live = live
+            out = reduce(or_, (blocks[number].live for number in block.successors), 0) & ~kills[block.number]
+            if out & ~block.live:
+                block.live |= out
                 changed = True
 
 
@@ -132,36 +125,29 @@ def points_to(
     identity of their ops the loads and stores of pointers that unoptimised code keeps in local memory, each in a place
     that nothing else reaches (see `find_slots`): such a place is as good as a register.
     """
-    kept = kept or {}
-    found = [0] * registers
-    for index, bits in pointers.items():
-        found[index] = bits
-    held: dict[int, int] = {}
+    steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # from where to where, and what points there besides
+    for op in stream:
+        if isinstance(op, str):
+            continue
+        slot = (kept or {}).get(id(op))
+        if slot is None:
+            steps.append((op.uses if op.pointer is None else (), op.defs, op.pointer or 0))
+        elif slot.stored >= 0:
+            steps.append(((slot.stored,), (-1 - slot.place,), 0))
+        else:
+            steps.append(((-1 - slot.place,), op.defs, 0))
+    found = defaultdict(int, pointers)
     changed = True
     while changed:
         changed = False
-        for op in stream:
-            if isinstance(op, str):
-                continue
-            slot = kept.get(id(op))
-            if slot is not None and slot.stored >= 0:
-                bits = held.get(slot.place, 0)
-                if found[slot.stored] & ~bits:
-                    held[slot.place] = bits | found[slot.stored]
-                    changed = True
-            if not op.defs:
-                continue
-            bits = op.pointer or 0
-            if slot is not None:
-                bits = held.get(slot.place, 0)
-            elif op.pointer is None:
-                for index in op.uses:
-                    bits |= found[index]
-            for index in op.defs:
+        for near, far, bits in steps:
+            for index in near:
+                bits |= found[index]
+            for index in far:
                 if bits & ~found[index]:
                     found[index] |= bits
                     changed = True
-    return found
+    return [found[index] for index in range(registers)]
 
 
 class Slot(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Sequence
+from graphlib import TopologicalSorter
 
 from cudabench.simulator.program.code import Block
 
@@ -46,19 +47,19 @@ def _arrange(
         return
     pieces = strongly_connected(sorted(inside), successors, inside)
     piece_of = {number: place for place, piece in enumerate(pieces) for number in piece}
-    before = [0] * len(pieces)
-    after: list[set[int]] = [set() for _ in pieces]
+    before: dict[int, set[int]] = {place: set() for place in range(len(pieces))}
     entered: list[set[int]] = [set() for _ in pieces]
     for number in inside:
-        for following in successors[number]:
-            if following in inside and piece_of[following] != piece_of[number]:
+        for following in inside.intersection(successors[number]):
+            if piece_of[following] != piece_of[number]:
                 entered[piece_of[following]].add(following)
-                if piece_of[following] not in after[piece_of[number]]:
-                    after[piece_of[number]].add(piece_of[following])
-                    before[piece_of[following]] += 1
-    waiting = [(min(piece), place) for place, piece in enumerate(pieces) if not before[place]]
-    heapq.heapify(waiting)
-    while waiting:
+                before[piece_of[following]].add(piece_of[number])
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    waiting: list[tuple[int, int]] = []
+    while sorter.is_active():
+        for place in sorter.get_ready():
+            heapq.heappush(waiting, (min(pieces[place]), place))
         _, place = heapq.heappop(waiting)
         piece = pieces[place]
         if len(piece) > 1:
@@ -67,10 +68,7 @@ def _arrange(
             found.append(head)
         else:
             found.append(piece[0])
-        for following in after[place]:
-            before[following] -= 1
-            if not before[following]:
-                heapq.heappush(waiting, (min(pieces[following]), following))
+        sorter.done(place)
 
 
 def strongly_connected(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Op, Run
@@ -79,18 +80,14 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
         strong[id(op)].polls = True
         assert op.run is not None
         if strong[id(op)].kind == "load":
-            op.run = _polling(op.run)
+            op.run = partial(_polled, op.run)
     return any(strong[one].kind == "atomic" for one in found)
 
 
-def _polling(run: Run) -> Run:
-    """Return what runs a load that polls, and notes which lanes did."""
-
-    def polled(machine: Machine) -> None:
-        run(machine)
-        machine.order("acquire", machine.mask)
-
-    return polled
+def _polled(run: Run, machine: Machine) -> None:
+    """Run a load that polls, and note which lanes did."""
+    run(machine)
+    machine.order("acquire", machine.mask)
 
 
 def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:

@@ -63,19 +63,14 @@ class Program:
         self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
-        for variable in module.variables.values():
-            self._declare(variable.name, variable)
-        for function in module.functions.values():
-            for variable in function.variables:
-                self._declare(f"{function.name}::{variable.name}", variable)
+        inner = ((f"{one.name}::{each.name}", each) for one in module.functions.values() for each in one.variables)
+        for name, variable in (*module.variables.items(), *inner):
+            if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
+                self._symbols[name] = (first_slot + len(self._storage)) << SLOT_BITS
+                self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
         self._set_first_values()
         self.heap = Heap() if {"malloc", "free"} & module.functions.keys() else None
         self._first = [data.copy() for _, _, data in self._storage]
-
-    def _declare(self, name: str, variable: ptx.Variable) -> None:
-        if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
-            self._symbols[name] = (self._first_slot + len(self._storage)) << SLOT_BITS
-            self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
 
     def reset(self) -> None:
         """Give all module variables their first values and free the heap."""

@@ -234,7 +234,7 @@ def array_size(dims: str) -> tuple[int, bool]:
 
 
 def named(text: str, what: str, shown: str) -> Symbol:
-    """Return a name with its offset; what, shown: for the message of a text that is none."""
+    """Return a name with its offset; what, shown: what a message says where the text is not a name."""
     match = _SYMBOL.match(text)
     if match is None:
         raise PtxError(f"cannot read the {what} '{shown}'.")

@@ -32,18 +32,18 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """What may be on a way to a place: whether a fence stands on all ways, and the age of each register's product."""
+    """What may be on a way to a place: whether a fence stands on all ways, and the age of the product to which each
+    register belongs, as (register, "result") or as one of A, (register, "operand")."""
 
     fenced: bool
-    results: dict[int, int]
-    operands: dict[int, int]
+    ages: dict[tuple[int, str], int]
 
 
 def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
     """Let ops that touch a product's registers too early say so when they run. steps: by the identity of the op."""
     if not any(step.kind == "product" for step in steps.values()):
         return
-    entering: dict[int, State] = {0: State(False, {}, {})}
+    entering: dict[int, State] = {0: State(False, {})}
     waiting = [0]
     while waiting:
         number = waiting.pop()
@@ -62,58 +62,50 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
 
 
 def _merged(one: State, other: State) -> State:
-    def youngest(x: dict[int, int], y: dict[int, int]) -> dict[int, int]:
-        return {index: min(x.get(index, MOST_GROUPS), y.get(index, MOST_GROUPS)) for index in x.keys() | y.keys()}
-
-    return State(
-        one.fenced and other.fenced, youngest(one.results, other.results), youngest(one.operands, other.operands)
-    )
+    """Return what holds where two ways meet: of each product the youngest."""
+    x, y = one.ages, other.ages
+    ages = {key: min(x.get(key, MOST_GROUPS), y.get(key, MOST_GROUPS)) for key in x.keys() | y.keys()}
+    return State(one.fenced and other.fenced, ages)
 
 
 def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None) -> State:
     """Return what holds behind a block; `found` gets the faults of its ops."""
-    fenced, results, operands = state.fenced, dict(state.results), dict(state.operands)
+    fenced, ages = state.fenced, dict(state.ages)
     for op in block.ops:
         step = steps.get(id(op))
         if step is None:
-            _plain(op, results, operands, found)
+            if ages:
+                _plain(op, ages, found)
         elif step.kind == "fence":
             fenced = True
         elif step.kind == "product":
             if not fenced and found is not None:
                 found.append((op, "missing-fence", "begins a product with no wgmma.fence before it"))
-            results.update(dict.fromkeys(step.results, OPEN))
-            operands.update(dict.fromkeys(step.operands, OPEN))
+            ages.update({(index, "result"): OPEN for index in step.results})
+            ages.update({(index, "operand"): OPEN for index in step.operands})
         elif step.kind == "commit":
-            results, operands = (
-                {index: min(age + 1, MOST_GROUPS) for index, age in x.items()} for x in (results, operands)
-            )
+            ages = {key: min(age + 1, MOST_GROUPS) for key, age in ages.items()}
         else:
-            results, operands = (
-                {index: age for index, age in x.items() if age < step.left} for x in (results, operands)
-            )
-    return State(fenced, results, operands)
+            ages = {key: age for key, age in ages.items() if age < step.left}
+    return State(fenced, ages)
 
 
-def _plain(op: Op, results: dict[int, int], operands: dict[int, int], found: list[tuple[Op, str, str]] | None) -> None:
-    """Follow an op that is no step of a product."""
-    if not results and not operands:
-        return
+def _plain(op: Op, ages: dict[tuple[int, str], int], found: list[tuple[Op, str, str]] | None) -> None:
+    """Follow an op that is not a step of a product."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
-        age = results.get(op.uses[0])
+        age = ages.get((op.uses[0], "result"))
         if age is not None:
-            results[op.defs[0]] = age
+            ages[op.defs[0], "result"] = age
             return
     elif found is not None:
-        if not results.keys().isdisjoint(op.uses):
+        if any((index, "result") in ages for index in op.uses):
             found.append((op, "race", "reads a result of wgmma before a wgmma.wait_group for it"))
-        elif not results.keys().isdisjoint(op.defs):
+        elif any((index, "result") in ages for index in op.defs):
             found.append((op, "race", "writes a register of wgmma's sums before a wgmma.wait_group for it"))
-        elif not operands.keys().isdisjoint(op.defs):
+        elif any((index, "operand") in ages for index in op.defs):
             found.append((op, "race", "writes a register that wgmma still reads as A: wait for its group first"))
-    for index in op.defs:
-        results.pop(index, None)
-        operands.pop(index, None)
+    for key in ((index, kind) for index in op.defs for kind in ("result", "operand")):
+        ages.pop(key, None)
 
 
 def _report(op: Op, kind: str, text: str, machine: Machine) -> None:
