@@ -176,16 +176,14 @@ def code_lines(record: Ab) -> list[str]:
         return []
     if old is not None and new is not None and old.sha256 == new.sha256:
         return ["The instructions are the same."]
-    figures = [
+    fits = [f"{one.occupancy.fraction:.0%}" for one in (record.old, record.new) if one.occupancy]
+    figures = (
         ("registers", record.old.registers, record.new.registers),
         ("shared bytes", record.old.shared_bytes, record.new.shared_bytes),
         ("spilled bytes", old.spill_bytes if old else None, new.spill_bytes if new else None),
         ("local bytes", record.old.local_bytes, record.new.local_bytes),
-    ]
-    occupancies = (record.old.occupancy, record.new.occupancy)
+        ("occupancy", *(fits if len(fits) == 2 else ("", ""))),
+    )
     told = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
-    if all(occupancies) and occupancies[0] != occupancies[1]:
-        before, after = (f"{one.fraction:.0%}" for one in occupancies if one)
-        told += [f"occupancy {before} -> {after}"] if before != after else []
     also = f": {', '.join(told)}" if told else ""
     return [f"The machine code differs{also}; 'cudabench diff' shows where."]
