@@ -103,9 +103,6 @@ def settled(old: Sequence[float], new: Sequence[float], elapsed: float, settings
     return max(down, up) < PRECISE
 
 
-# The verdict ---------------------------------------------------------------------------------------------------------
-
-
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
     """Return the record of two results whose samples are pairs.
 
@@ -147,9 +144,6 @@ def exit_code(record: Ab, threshold: float | None) -> int:
     bad = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
     statuses = (record.old.status, record.new.status) if bad else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
-
-
-# In words ------------------------------------------------------------------------------------------------------------
 
 
 def sentence(record: Ab) -> str:

@@ -90,9 +90,6 @@ def _grouped(
     return grid([Head(c.heading, c.right, wrap and c.right) for c in columns], rows[1:], styles[1:])
 
 
-# Two cards -----------------------------------------------------------------------------------------------------------
-
-
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
     """Return the columns of two cards' table; beside a datasheet what units allow is compared, measured last."""
 

@@ -174,9 +174,6 @@ def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-# Findings by line ----------------------------------------------------------------------------------------------------
-
-
 RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "code-regression", 0: "code-regression"}
 
 
