@@ -349,6 +349,17 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
     assert bool(table.stragglers(results)) is named
 
 
+def test_two_warnings_of_one_code_are_both_said() -> None:
+    """A kernel that has one kind of warning twice, with other words, has a line for each."""
+    from cudabench.records.results import Warning
+    from cudabench.views import table
+    from tests.test_compare import RECORDED
+
+    warnings = (Warning("constant", "it reads a"), Warning("constant", "it reads b"))
+    lines = table.warning_lines([replace(RECORDED.results[0], kernel="smem", warnings=warnings)])
+    assert lines == ["Warning: smem: it reads a.", "Warning: smem: it reads b."]
+
+
 def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
     from cudabench.devices import probe

@@ -103,9 +103,6 @@ def settled(old: Sequence[float], new: Sequence[float], elapsed: float, settings
     return max(down, up) < PRECISE
 
 
-# The verdict ---------------------------------------------------------------------------------------------------------
-
-
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
     """Return the record of two results whose samples are pairs.
 
@@ -149,9 +146,6 @@ def exit_code(record: Ab, threshold: float | None) -> int:
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 
 
-# In words ------------------------------------------------------------------------------------------------------------
-
-
 def sentence(record: Ab) -> str:
     """Return the verdict in a sentence, with the ratio and its interval where there is one."""
     old, new = record.old_label, record.new_label
@@ -176,16 +170,14 @@ def code_lines(record: Ab) -> list[str]:
         return []
     if old is not None and new is not None and old.sha256 == new.sha256:
         return ["The instructions are the same."]
-    figures = [
+    fits = [f"{one.occupancy.fraction:.0%}" for one in (record.old, record.new) if one.occupancy]
+    figures = (
         ("registers", record.old.registers, record.new.registers),
         ("shared bytes", record.old.shared_bytes, record.new.shared_bytes),
         ("spilled bytes", old.spill_bytes if old else None, new.spill_bytes if new else None),
         ("local bytes", record.old.local_bytes, record.new.local_bytes),
-    ]
-    occupancies = (record.old.occupancy, record.new.occupancy)
+        ("occupancy", *(fits if len(fits) == 2 else ("", ""))),
+    )
     told = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
-    if all(occupancies) and occupancies[0] != occupancies[1]:
-        before, after = (f"{one.fraction:.0%}" for one in occupancies if one)
-        told += [f"occupancy {before} -> {after}"] if before != after else []
     also = f": {', '.join(told)}" if told else ""
     return [f"The machine code differs{also}; 'cudabench diff' shows where."]

@@ -48,9 +48,6 @@ def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
     return grouped((group_of(one), one) for one in ceilings)
 
 
-# What is over or under the theoretical value -------------------------------------------------------------------------
-
-
 def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
     """Return what the card allows at the clock that was counted while a ceiling was measured, and what part of that
     was reached; (None, None) where no clock was counted or nothing can be derived.
@@ -123,8 +120,6 @@ def _why_over(one: Ceiling, named_mhz: float | None) -> str:
         "their times are too short"
     )
 
-
-# Two cards -----------------------------------------------------------------------------------------------------------
 
 SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
 

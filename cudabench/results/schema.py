@@ -144,8 +144,6 @@ def _sentence(kind: type) -> str:
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("None", "null")
 
 
-# The page ------------------------------------------------------------------------------------------------------------
-
 OPENING = f"""# The results file
 
 `--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export`,

@@ -18,9 +18,7 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str], kerne
     out = console.out()
     out.print(Text.assemble((operation.name, "bold"), f": {summary}"))
     sizes = " ".join(name.upper() for name in operation.dimensions)
-    out.print(
-        f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", style="dim"
-    )
+    say(out, f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", "dim")
     rows = [
         (
             str(at),

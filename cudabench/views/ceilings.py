@@ -63,12 +63,9 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
         return
     kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are set in
     out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda one: STYLES[one.status]))
-    notes = results.notes_of(ceilings, device)
-    if any(column.heading == "of that" for column in kept):
-        notes.insert(0, OF_THAT)
-    if notes:
-        out.print()
-    for note in notes:
+    that = [OF_THAT] if any(column.heading == "of that" for column in kept) else []
+    notes = [*that, *results.notes_of(ceilings, device)]
+    for note in ["", *notes] if notes else []:
         say(out, note, soft_wrap=out.width >= 200)
 
 
@@ -91,9 +88,6 @@ def _grouped(
         rows += [[f"  {own[0]}", *own[1:]] for own in texts]
         styles += ["", "", *map(style, members)]
     return grid([Head(c.heading, c.right, wrap and c.right) for c in columns], rows[1:], styles[1:])
-
-
-# Two cards -----------------------------------------------------------------------------------------------------------
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:

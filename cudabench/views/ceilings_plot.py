@@ -32,15 +32,9 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     cards = files if alone else files[1:]
     names = list(dict.fromkeys(one.name for file in cards for one in file.ceilings if relative(one) is not None))
     if not names:
-        raise CudabenchError(
-            "There is nothing to draw: no ceiling has a value and "
-            + (
-                "a theoretical one beside it."
-                if alone
-                else "one of the first file beside it, measured like it: a measured "
-                "figure is not held against a datasheet's."
-            )
-        )
+        lack = "one of the first file beside it, measured like it: a measured figure is not held against a datasheet's."
+        lack = "a theoretical one beside it." if alone else lack
+        raise CudabenchError(f"There is nothing to draw: no ceiling has a value and {lack}")
     figure.set_size_inches(figure.get_size_inches()[0], 1.4 + ROW_IN * len(names) * max(1, len(cards)))
     axes = figure.subplots()
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -49,14 +43,10 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     most = max(value for file in cards for one in file.ceilings if (value := relative(one)) is not None)
     for at, file in enumerate(cards):
         colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the colour of its place among all
-        by_name = {one.name: one for one in file.ceilings}
+        by_name = {one.name: (one, value) for one in file.ceilings if (value := relative(one)) is not None}
         offset = (at - (len(cards) - 1) / 2) * height
         label = labels[at if alone else at + 1]
-        for y, name in enumerate(names):
-            one = by_name.get(name)
-            value = relative(one) if one else None
-            if one is None or value is None:
-                continue
+        for y, (one, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
             axes.barh(
                 y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",

@@ -42,13 +42,9 @@ class View:
         near = did_you_mean_file(base, "*.json", self.names[1:])
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
         for name, comparison in zip(self.names[1:], self.comparisons, strict=True):
-            right = sum(row.verdict == "new" for row in comparison.rows)
-            plural = "kernel" if len(comparison.rows) == 1 else "kernels"
-            out.print(
-                f"{name}: {right} of {len(comparison.rows)} {plural} right. To compare with it from now on: "
-                f"cp {name} {base}",
-                soft_wrap=True,
-            )
+            kernels = f"{len(comparison.rows)} kernel{'' if len(comparison.rows) == 1 else 's'}"
+            right = f"{name}: {comparison.count('new')} of {kernels} right"
+            out.print(f"{right}. To compare with it from now on: cp {name} {base}", soft_wrap=True)
 
     def show(self, out: Console) -> None:
         """Print the tables and what is to be said about them."""
@@ -133,15 +129,12 @@ def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Compari
     """Print why the comparison fails, and where a threshold could judge nothing."""
     for failure in found:
         say(err, f"{failure.message}.", "red", soft_wrap=True)
-    if threshold is None:
-        return
-    for comparison in made:
+    for comparison in made if threshold is not None else ():
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
             repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
-            say(
-                err, f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", "yellow", soft_wrap=True
-            )
+            said = f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}."
+            say(err, said, "yellow", soft_wrap=True)
 
 
 # Lines ---------------------------------------------------------------------------------------------------------------
@@ -199,11 +192,9 @@ def code_lines(comparison: Comparison) -> list[str]:
     if not same:
         return ["Machine code: other in each kernel."] if told else []
     names = "all" if len(same) == len(told) > 1 else ", ".join(compare.name_of(row.key) for row in same)
-    lines = [f"Same machine code in both: {names}."]
-    moved = [compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster")]
-    if moved:
-        lines.append(f"So it is not the code that changed {', '.join(moved)}, but arguments, card or conditions.")
-    return lines
+    moved = ", ".join(compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster"))
+    because = f"So it is not the code that changed {moved}, but arguments, card or conditions."
+    return [f"Same machine code in both: {names}.", *([because] if moved else [])]
 
 
 def summary(comparison: Comparison) -> str:
@@ -228,10 +219,9 @@ def winner(comparison: Comparison) -> str:
     fast, slow = reversed(names) if mean <= 1 else names
     shown = [row for row in comparison.rows if row.verdict == "shown" and row.ratio]
     kernels = f", by the geometric mean of {len(shown)} kernels" if len(shown) > 1 else ""
-    factor = max(mean, 1 / mean)
+    factor, against = (1 / mean, 1) if mean <= 1 else (mean, -1)
     if factor < 1.005:
         return f"{fast} and {slow} are equally fast{kernels}."
-    against = 1 if mean <= 1 else -1
     behind = [compare.name_of(row.key) for row in shown if row.ratio and row.ratio.value**against > 1]
     ahead = f"; {slow} is ahead in {', '.join(behind)}" if behind else ""
     return f"{fast} is {factor:.2f} times as fast as {slow}{kernels}{ahead}."

@@ -22,19 +22,15 @@ def show(out: Console, names: tuple[str, str], found: Sequence[CodeDifference]) 
     out.print()
     say(out, summary(found), soft_wrap=True)
     said = [note for row in rows for note in notes(row)]
-    if said:
-        out.print()
-    for note in said:
+    for note in ["", *said] if said else []:
         say(out, note, soft_wrap=True)
     for row in detailed(rows):
-        changed = row.difference.lines
-        shown = changed[:MOST_LINES]
+        shown, left = row.difference.lines[:MOST_LINES], len(row.difference.lines) - MOST_LINES
         out.print()
         say(out, f"{row.difference.kernel} on {row.difference.arch}", "bold")
         out.print(table(line_columns(shown), shown, wrap=True))
-        if len(changed) > MOST_LINES:
-            lines = "line" if len(changed) == MOST_LINES + 1 else "lines"
-            say(out, f"... and {len(changed) - MOST_LINES} more {lines}, in --json", "dim")
+        if left > 0:
+            say(out, f"... and {left} more line{'' if left == 1 else 's'}, in --json", "dim")
 
 
 def show_failures(err: Console, failed: Sequence[Failure]) -> None:

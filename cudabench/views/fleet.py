@@ -189,18 +189,40 @@ class View:
 
     def models(self) -> list[Table]:
         """Return the tables of kernels, one a model."""
+        columns: list[Column[Measurement]] = [
+            Column("kernel", lambda row: row.kernel, right=False),
+            Column("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1),
+            Column("cards", lambda row: units.count(row.cards)),
+            Column("median", lambda row: value_text(row.median, row.unit)),
+            Column("MAD", lambda row: units.percent(row.mad)),
+            Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
+            Column("slowest", lambda row: slower(row.worst)),
+            Column("which", lambda row: self._short(row.worst_card), right=False, expendable=2),
+        ]
         tables = []
         for model, rows in grouped((each.model, each) for each in self.found.measurements).items():
-            problems = {(row.operation, row.problem) for row in rows}
-            common = " ".join(problems.pop()).strip() if len(problems) == 1 else ""
-            tables.append(Table(f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows))
+            problems = {f"{row.operation} {row.problem}".strip() for row in rows}
+            if len(problems) == 1 and (common := problems.pop()):
+                tables.append(Table(f"{model}: {common}", [columns[0], *columns[2:]], rows))
+            else:
+                tables.append(Table(model, columns, rows))
         return tables
 
     def groups(self) -> list[Table]:
         """Return the tables of racks and of hosts, where there are several, the worst first."""
         worst_first = sorted(self.found.groups, key=lambda group: (-group.slow, -group.faulty, -(group.ratio or 0)))
         by_kind = {kind: [group for group in worst_first if group.kind == kind] for kind in ("rack", "host")}
-        return [Table(f"By {kind}", self._grouped(kind), own) for kind, own in by_kind.items() if len(own) > 1]
+        columns: list[Column[Group]] = [
+            Column("cards", lambda row: units.count(row.cards + row.faulty)),
+            Column("slow", lambda row: str(row.slow)),
+            Column("not right", lambda row: str(row.faulty)),
+            Column("typical", lambda row: NOTHING if row.ratio is None else slower(row.ratio)),
+        ]
+        return [
+            Table(f"By {kind}", [Column[Group](kind, lambda row: row.name, right=False), *columns], own)
+            for kind, own in by_kind.items()
+            if len(own) > 1
+        ]
 
     def damaged(self) -> list[Table]:
         """Return the table of files that are no shards."""
@@ -209,30 +231,6 @@ class View:
             Column("why", lambda row: row.reason, right=False),
         ]
         return [Table("Files that are no shards", columns, self.found.damaged, "yellow")]
-
-    # Columns
-
-    def _measured(self, common: bool) -> list[Column[Measurement]]:
-        problem = [Column[Measurement]("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1)]
-        return [
-            Column("kernel", lambda row: row.kernel, right=False),
-            *([] if common else problem),
-            Column("cards", lambda row: units.count(row.cards)),
-            Column("median", lambda row: value_text(row.median, row.unit)),
-            Column("MAD", lambda row: units.percent(row.mad)),
-            Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
-            Column("slowest", lambda row: slower(row.worst)),
-            Column("which", lambda row: self._short(row.worst_card), right=False, expendable=2),
-        ]
-
-    def _grouped(self, kind: str) -> list[Column[Group]]:
-        return [
-            Column(kind, lambda row: row.name, right=False),
-            Column("cards", lambda row: units.count(row.cards + row.faulty)),
-            Column("slow", lambda row: str(row.slow)),
-            Column("not right", lambda row: str(row.faulty)),
-            Column("typical", lambda row: NOTHING if row.ratio is None else slower(row.ratio)),
-        ]
 
     # Text
 

@@ -94,9 +94,6 @@ CARDS: list[Column[Card]] = [
 ]
 
 
-# A slow card ---------------------------------------------------------------------------------------------------------
-
-
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
     """Return a slow card: its name, who and where it is, why it is slow, and the kernels."""
     card = view.cards[slow.id]
@@ -117,9 +114,6 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
     title = f"slow in {len(slow.kernels)} of {tables.plural(slow.of, 'kernel')}"
     kernels = _plain(tables.Table(title, columns, slow.kernels))
     return SimpleNamespace(name=slow.id, why=tables.why(slow), facts=facts, kernels=kernels)
-
-
-# Dots ----------------------------------------------------------------------------------------------------------------
 
 
 def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNamespace]:

@@ -36,8 +36,7 @@ def most_wasteful(results: Sequence[Result]) -> Result | None:
 
 def waste_line(result: Result, name: str) -> str:
     """Return what a kernel wastes and on which line most of it; '' where it wastes nothing worth a word."""
-    found = excesses(result.access or ())
-    if not found:
+    if not excesses(result.access or ()):
         return ""
     row = max(result.access or (), key=over)
     return f"Most waste: {name}, {waste(result)}, line {row.line}: {' '.join(row.source.split())}"

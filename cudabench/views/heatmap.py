@@ -3,7 +3,7 @@ dimension."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.records.launch import Dim, dim_text
@@ -43,7 +43,8 @@ def _map(
     at: dict[tuple[int, ...], Result] = {r.block[:2]: r for r in results}
     no = {block[:2] for block in refused}
     starred = {block[:2] for block in best}
-    shade = shader(quantity, results)
+    values = [v for r in results if r.status == "ok" and (v := quantity.value(r)) is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
 
     def cell(block: tuple[int, ...]) -> Text:
         result = at.get(block)
@@ -52,7 +53,11 @@ def _map(
         value = quantity.value(result) if result.status == "ok" else None
         if value is None:
             return Text(BAD.get(result.status, NOTHING) + " ", style="red")
-        return Text(f" {quantity.text(value):>6}{'*' if block in starred else ' '}", style=shade(value))
+        good = (value - low) / (high - low) if high > low else 1.0
+        good = good if quantity.more else 1 - good  # the worst is dark, the best light
+        grey = SHADES[min(int(good * len(SHADES)), len(SHADES) - 1)]
+        style = f"color({'16' if grey > 242 else '255'}) on color({grey})"
+        return Text(f" {quantity.text(value):>6}{'*' if block in starred else ' '}", style=style)
 
     xs, ys = (sorted({block[axis] for block in (*at, *no)}) for axis in (0, 1))
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
@@ -62,20 +67,6 @@ def _map(
     for y in ys:
         table.add_row(str(y), *(cell((x, y)) for x in xs))
     out.print(table)
-
-
-def shader(quantity: Quantity, results: Sequence[Result]) -> Callable[[float], str]:
-    """Return what gives a value its shade, from the worst, dark, to the best, light."""
-    values = [v for r in results if r.status == "ok" and (v := quantity.value(r)) is not None]
-    low, high = min(values, default=0.0), max(values, default=1.0)
-
-    def shade(value: float) -> str:
-        good = (value - low) / (high - low) if high > low else 1.0
-        good = good if quantity.more else 1 - good
-        grey = SHADES[min(int(good * len(SHADES)), len(SHADES) - 1)]
-        return f"color({'16' if grey > 242 else '255'}) on color({grey})"
-
-    return shade
 
 
 def _bars(

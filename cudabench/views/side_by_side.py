@@ -10,18 +10,8 @@ from cudabench.explain.accesses import by_line, cost, spoken, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
+from cudabench.views import explanation
 from cudabench.views.console import Console, say
-from cudabench.views.explanation import (
-    bank_pictures,
-    changes,
-    hazards,
-    left_out,
-    plain,
-    shortened,
-    summary,
-    thread_picture,
-    title,
-)
 from cudabench.views.tables import Head, grid
 
 SAME = 0.02  # shares under which two costs are the same
@@ -34,10 +24,10 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     """Print the explanation of two kernels."""
     for result in (old, new):
         out.print()
-        say(out, title(result), "bold")
-        for text in changes(result):
+        say(out, explanation.title(result), "bold")
+        for text in explanation.changes(result):
             say(out, text, "yellow")
-        out.print(summary(result))
+        out.print(explanation.summary(result))
         if result.limits:
             say(out, verdict.line(result), "bold")
     out.print()
@@ -52,19 +42,19 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     for result in (old, new):
         if threads:
             head(result)
-            thread_picture(out, result.threads or ())
+            explanation.thread_picture(out, result.threads or ())
         if banks:
             head(result)
-            bank_pictures(out, result.banks or (), result.access or ())
+            explanation.bank_pictures(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
             head(result)
             if result.hazards:
-                hazards(out, result.hazards, result.warnings)
+                explanation.hazards(out, result.hazards, result.warnings)
             if result.reason:
                 say(out, f"{result.status}: {result.reason}", "red")
     if not old.hazards and not new.hazards:
-        hazards(out, ())
+        explanation.hazards(out, ())
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
@@ -90,16 +80,16 @@ def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None
     rows, styles = [], []
     for pair in found:
         one = next(filter(None, pair))
-        name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
+        name = f"{one.space} {one.op}" + (f" {explanation.shortened(one.array, 16)}" if one.array else "")
         word, what = changed(*pair), unit(one.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
         narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
         rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
-    names = [Head(shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
+    names = [Head(explanation.shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
     if narrow:
-        left_out(out, ("lanes of a warp", "requests"))
+        explanation.left_out(out, ("lanes of a warp", "requests"))
 
 
 def _number(row: Access | None) -> str:
@@ -141,8 +131,8 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
         one = sides[0][1]
         say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
         for result, row, _ in sides:
-            line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
-            say(out, shortened(line, out.width), no_wrap=True)
+            line = f"{result.kernel:{width}}  line {row.line}: {explanation.plain(row.source)}"
+            say(out, explanation.shortened(line, out.width), no_wrap=True)
         for result, _, request in sides:
             if request:
                 strip(out, f"{result.kernel:{width}}", request)

@@ -15,20 +15,9 @@ from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
-from cudabench.views import tables
+from cudabench.views import headlines, tables
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
-from cudabench.views.headlines import (
-    at_least,
-    held_by,
-    lowest_line,
-    most_wasteful,
-    name_at,
-    reasons,
-    several_sizes,
-    waste,
-    waste_line,
-)
 
 OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
 
@@ -56,8 +45,8 @@ def show(
     for each in () if announced else devices:
         say(out, device_line(each, priced_on(results)), "bold")
     if len(devices) > 1:  # the cards of a kernel under each other
-        order = list(dict.fromkeys(name_at(result, results) for result in results))
-        results = sorted(results, key=lambda result: order.index(name_at(result, results)))
+        order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
+        results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
     if device.timed:
         columns = timed_columns(operation, results)
@@ -66,7 +55,7 @@ def show(
     columns = with_detours(columns, operation, results)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
-    if several_sizes(results):
+    if headlines.several_sizes(results):
         columns.insert(2, Column("size", units.size))
     if all(result.id is None for result in results):  # no ladder
         columns = [column for column in columns if column.heading != "id"]
@@ -85,7 +74,8 @@ def show(
             say(out, text)
     if said := chosen_line(operation, results):
         say(out, said, "dim")
-    for (status, reason), kernels in reasons((name_at(result, results), result) for result in results).items():
+    named = ((headlines.name_at(result, results), result) for result in results)
+    for (status, reason), kernels in headlines.reasons(named).items():
         style = "dim" if status == "skipped" else "red"
         say(out, f"{', '.join(kernels)} {status}: {reason}", style)
     for line in stragglers(results):
@@ -93,7 +83,7 @@ def show(
     for result in results:
         if result.figures:
             figures = ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
-            out.print(f"{name_at(result, results)}: {figures}")
+            out.print(f"{headlines.name_at(result, results)}: {figures}")
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
@@ -113,7 +103,8 @@ def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
     cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
     lines = [f"Limits are lower bounds on {cards}: what no kernel of these counts can be faster than.", ""]
     lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
-    return [*lines, *(f"{name_at(result, results)}: {verdict.sentence(result, known, ideas)}" for result in known)]
+    named = ((headlines.name_at(result, results), result) for result in known)
+    return [*lines, *(f"{name}: {verdict.sentence(result, known, ideas)}" for name, result in named)]
 
 
 BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
@@ -123,10 +114,10 @@ def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str]
     """Print what bounds and counts are, the lowest bounds, the most waste, and what shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
-    if said := lowest_line(results):
+    if said := headlines.lowest_line(results):
         say(out, said)
-    worst = most_wasteful(results)
-    if worst is not None and (said := waste_line(worst, name_at(worst, results))):
+    worst = headlines.most_wasteful(results)
+    if worst is not None and (said := headlines.waste_line(worst, headlines.name_at(worst, results))):
         say(out, shortened(said, out.width))
     if worst is not None and more is not None:
         say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
@@ -141,14 +132,14 @@ def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
         plain = {name: written[name].text if written[name].text.isdigit() else "" for name in result.chosen}
         return ", ".join(f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items())
 
-    shared = grouped((values(result), name_at(result, results)) for result in chosen)
+    shared = grouped((values(result), headlines.name_at(result, results)) for result in chosen)
     told = [f"{said} ({', '.join(kernels)})" for said, kernels in shared.items()]
     return f"Different from the source: {'; '.join(told)}." if told else ""
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
-    times = grouped((name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
+    times = grouped((headlines.name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
     best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}
     behind = grouped(
         (device, f"{kernel} {seconds / best[kernel] - 1:.1%}")
@@ -185,7 +176,7 @@ def device_line(device: DeviceInfo, card: str = "") -> str:
 
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
     """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
-    first, several = results[0], several_sizes(results)
+    first, several = results[0], headlines.several_sizes(results)
     priced = device.kind == "sim" and bool(priced_on(results))
     size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
     moved, formula = next((r.bytes for r in results if r.bytes), 0), operation.bytes_formula
@@ -222,7 +213,7 @@ def cpu_line(cpus: Sequence[CpuTime]) -> str:
 
 def warning_lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each warning; what several kernels share is said once, and of several sizes the first."""
-    several = several_sizes(results)
+    several = headlines.several_sizes(results)
     shared = grouped(
         ((warning.code, "" if several else warning.message), (result, warning.message))
         for result in results
@@ -235,7 +226,7 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
         where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r, _ in found))
         if several:
             at = len({tuple(result.size.items()) for result, _ in found})
-            where += f", at {at} of the sizes; {name_at(first, results)}"
+            where += f", at {at} of the sizes; {headlines.name_at(first, results)}"
         lines.append(f"Warning: {where}: {message}.")
     return lines
 
@@ -343,9 +334,9 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
     return [
         replace(number_, expendable=3),
         kernel,
-        Column("at least", at_least),
-        Column("held by", held_by, right=False),
-        Column("waste", waste, right=False),
+        Column("at least", headlines.at_least),
+        Column("held by", headlines.held_by, right=False),
+        Column("waste", headlines.waste, right=False),
         *count_columns(results, beside_bounds=True),
         Column("instructions", _instructions, expendable=2),
         *([] if occupied <= {1.0} else [Column("occupancy", _occupancy, expendable=1)]),

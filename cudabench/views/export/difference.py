@@ -174,22 +174,14 @@ def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-# Findings by line ----------------------------------------------------------------------------------------------------
+RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "code-regression", 0: "code-regression"}
 
 
-@dataclass(frozen=True)
-class Grown:
-    """What became worse of a kernel, over its architectures: a sentence, its line, and the exit code that it causes."""
-
-    metric: str
-    message: str
-    difference: CodeDifference
-    line: int
-    code: int
-
-
-def grown(found: Sequence[CodeDifference], failed: Sequence[Failure]) -> list[Grown]:
-    """Return what fails and what became worse without failing, one entry a kernel and figure."""
+def grown(
+    source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]
+) -> Iterator[tuple[str, int, sarif.Finding]]:
+    """Yield what fails and what became worse without failing, one entry a kernel and figure: the figure's name, the
+    exit code that it causes, and the finding; source: the file that all are in."""
     codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
 
     def sentences() -> Iterator[tuple[tuple[str, str], tuple[str, CodeDifference]]]:
@@ -204,14 +196,12 @@ def grown(found: Sequence[CodeDifference], failed: Sequence[Failure]) -> list[Gr
                 if worse:
                     yield (each.kernel, metric), (worse, each)
 
-    made = []
     for (kernel, metric), some in grouped(sentences()).items():
         by_text = grouped((text, each.arch) for text, each in some)
         message = "; ".join(f"{text} ({', '.join(architectures)})" for text, architectures in by_text.items())
-        first = some[0][1]
         code = max(codes.get((kernel, metric), [0]))
-        made.append(Grown(metric, message, first, _line_of(first, metric), code))
-    return made
+        rule = sarif.RULES[RULES[code]]
+        yield metric, code, sarif.Finding(rule, message, kernel, source, _line_of(some[0][1], metric))
 
 
 def _line_of(each: CodeDifference, metric: str) -> int:
@@ -234,22 +224,12 @@ def _line_of(each: CodeDifference, metric: str) -> int:
 def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
     """Return GitHub's annotations: an error for what fails, a warning for what became worse and passes."""
     lines = (
-        github_lines.line(
-            "error" if one.code else "warning", f"{one.difference.kernel}: {one.message}", source, one.line, one.metric
-        )
-        for one in grown(found, failed)
+        github_lines.line("error" if code else "warning", f"{one.kernel}: {one.message}", source, one.line, metric)
+        for metric, code, one in grown(source, found, failed)
     )
     return "".join(f"{line}\n" for line in lines)
 
 
-RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "code-regression", 0: "code-regression"}
-
-
 def sarif_log(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
     """Return a SARIF log with the same entries; source: the file that they are in."""
-    return sarif.log(
-        [
-            sarif.Finding(sarif.RULES[RULES[one.code]], one.message, one.difference.kernel, source, one.line)
-            for one in grown(found, failed)
-        ]
-    )
+    return sarif.log([finding for _, _, finding in grown(source, found, failed)])

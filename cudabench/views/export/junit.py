@@ -116,11 +116,9 @@ def _failure(result: Result, file: ResultsFile) -> tuple[str, str] | None:
 
 
 def _properties(file: ResultsFile, device: DeviceInfo | None) -> dict[str, str]:
-    found = {f"tool.{key}": str(value) for key, value in file.tool.items() if value is not None}
-    if device:
-        found["device"] = device.name
-        found |= {"driver": device.driver} if device.driver else {}
-    return found
+    tool = {f"tool.{key}": str(value) for key, value in file.tool.items() if value is not None}
+    driver = {"driver": device.driver} if device and device.driver else {}
+    return {**tool, **({"device": device.name} if device else {}), **driver}
 
 
 def _figures(result: Result, file: ResultsFile) -> str:

@@ -124,9 +124,6 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
         return None  # two problems: each has a ladder of its own
 
 
-# The verdict ---------------------------------------------------------------------------------------------------------
-
-
 def _verdict(
     files: Sequence[ResultsFile], comparison: compare.Comparison | None, order: Sequence[Entry]
 ) -> tuple[str, str]:
@@ -206,9 +203,6 @@ def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
     many = f"{kernels} kernel{'' if kernels == 1 else 's'}"
     good = "bad" if counts["failed"] else "good" if set(counts) == {"same"} else "plain"
     return good, f"{many} on {len({each.arch for each in found})} architectures: {said}."
-
-
-# The lines below it -------------------------------------------------------------------------------------------------
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from cudabench import text
@@ -50,12 +51,10 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
 
 def thinned(result: Result, every: int) -> Result:
     """Return a result with every n-th sample, in their order; samples of several places stay of all of them."""
-    if result.time is None:
-        return result
-    step = every
-    while math.gcd(step, result.time.places) > 1:
-        step += 2
     time = result.time
+    if time is None:
+        return result
+    step = next(step for step in count(every, 2) if math.gcd(step, time.places) == 1)
     lists = {name: getattr(time, name)[::step] for name in ("samples_s", "samples_place", "samples_sm_mhz")}
     return replace(result, time=replace(time, **lists))
 

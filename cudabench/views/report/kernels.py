@@ -128,9 +128,6 @@ def missing(result: Result) -> str:
     return f"cudabench {command}{what} --report page.html"
 
 
-# Where it comes from -------------------------------------------------------------------------------------------------
-
-
 def machine(file: ResultsFile, label: str) -> SimpleNamespace:
     """Return where a run was, as a sentence, and what is known of its origin."""
     made = file.provenance

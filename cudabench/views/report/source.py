@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 from cudabench.errors import CudabenchError
-from cudabench.explain.accesses import unit
+from cudabench.explain.accesses import cost, unit
 from cudabench.records.results import Result
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text
@@ -81,11 +81,9 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
     for row in result.access or ():
         if row.source.startswith("(") and row.source.endswith(")") and "." in row.source and " " not in row.source:
             continue  # a header's line
-        name = unit(row.space)
-        by = found[row.line]
-        by[name] = by.get(name, 0.0) + ((row.wavefronts if name == "wavefronts" else row.sectors) or 0)
-        ideal = (row.ideal_wavefronts if name == "wavefronts" else row.ideal_sectors) or 0
-        by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + ideal
+        spent, name, by = cost(row), unit(row.space), found[row.line]
+        by[name] = by.get(name, 0.0) + spent.actual
+        by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + spent.ideal
     for line in result.lines or ():
         if not line.file and line.executions:
             found[line.line]["executed"] = line.executions
