@@ -5,14 +5,14 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.operations import images
 from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, rungs, unit
-from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MAX_RADIUS = 1000
@@ -172,12 +172,6 @@ def over_bands(g: Geometry) -> Dim:
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
 
-def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
-    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
-    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
-
-
 def banded(g: Geometry) -> str | None:
     """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
@@ -331,7 +325,8 @@ OPERATION = Operation(
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
             defines=paired,
-            launches=bands,
+            passed=lambda g: arguments(g.problem),
+            shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
             dtypes=("uint8",),
             architecture="sm_80",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -24,7 +24,7 @@ from cudabench.operations.shared import (
     tiles,
     unit,
 )
-from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
+from cudabench.records.launch import ByValue, Dim, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
@@ -184,19 +184,18 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
     return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
 
 
-def by_maps(function: str, high: str, shared: str, boxes: int = 1) -> Callable[[Geometry, Dim], Sequence[Launch]]:
-    """Return the launch of a kernel that takes tensor maps of the matrices before the operation's arguments.
+def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
+    """Return the arguments of a kernel that takes tensor maps of the matrices before the operation's.
 
-    Constants give the rows of a tile, of which a box of A has all or a part, and the bytes of shared memory.
+    A constant gives the rows of a tile, of which a box of A has all or a part.
     """
 
-    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    def passed(g: Geometry) -> tuple[Any, ...]:
         across = g["RSTEP"]
         a = map_over(g.problem, "a", (g[high] // boxes, across))
-        b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
-        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
+        return (a, *(map_over(g.problem, name, (across, across)) for name in "bc"), *arguments(g.problem))
 
-    return launches
+    return passed
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -359,7 +358,8 @@ OPERATION = Operation(
             constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
-            launches=by_maps("matmul_tma", "TALL", "RSHARED"),
+            passed=by_maps("TALL"),
+            shared_bytes=lambda g: g["RSHARED"],
             **AS_TF32,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
@@ -371,7 +371,8 @@ OPERATION = Operation(
             any_grid=True,
             constants={"ESTAGES": number(2, 16), **STRIP},
             refuses=needs_fetchers,
-            launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
+            passed=by_maps("SPLIT_ROWS"),
+            shared_bytes=lambda g: g["ESHARED"],
             **SPLIT,
             architecture="sm_90a",
         ),
@@ -382,7 +383,8 @@ OPERATION = Operation(
             constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
-            launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),
+            passed=by_maps("TALL", boxes=2),
+            shared_bytes=lambda g: g["RSHARED"],
             **AS_TF32,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",

@@ -148,9 +148,7 @@ OPERATION = Operation(
             block=(128,),
             constants=SEVERAL_ROWS,
             refuses=needs_warp,
-            launches=lambda g, grid: [
-                Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
-            ],
+            passed=lambda g: (*arguments(g.problem), np.int32(lanes(g.problem))),
         ),
         rung(
             "fold",
