@@ -14,9 +14,8 @@ from cudabench.source.brackets import closing, listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
-from cudabench.userkernel import expressions, inits, object_uses, textures
+from cudabench.userkernel import expressions, object_uses, textures
 from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
 from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
@@ -32,6 +31,8 @@ from cudabench.userkernel.values import (
     check_memory,
     load,
     numbers_of,
+    read_start,
+    shape_text,
 )
 
 NULL = ("null", "nullptr")
@@ -466,7 +467,7 @@ def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], con
     dtype, extents, how = parts
     check_type(dtype, where)
     shape = extents_of(extents, where, scalars)
-    rule = inits.read(how, dtype, shape, where, scalars)
+    rule = read_start(how, dtype, shape, where, scalars)
     return Array(name, dtype, shape, rule.word, None, const, rule)
 
 

@@ -18,9 +18,8 @@ from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
 from cudabench.source.words import listed_words
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import like
-from cudabench.userkernel.values import Array, Record
+from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
 _FEW = 4  # elements of an array that an example writes one by one

@@ -17,8 +17,8 @@ from cudabench.source.brackets import closing, listed, split
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
+from cudabench.userkernel.values import shape_text
 
 STEPS = "the steps"  # in place of the name of one kernel
 _USE = re.compile(

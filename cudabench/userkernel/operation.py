@@ -18,9 +18,9 @@ from cudabench.operations import blas
 from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
 from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
-from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
+from cudabench.userkernel.values import conform
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]

@@ -13,9 +13,8 @@ from cudabench.errors import UsageError, refuse
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import textures
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.object_uses import check_uses
-from cudabench.userkernel.values import Argument, Array, Null, Scalar
+from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
 _BITS = {

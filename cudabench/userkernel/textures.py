@@ -16,8 +16,7 @@ from cudabench.source.brackets import listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
 from cudabench.userkernel import expressions
-from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.values import Array, BufferView
+from cudabench.userkernel.values import Array, BufferView, shape_text
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
