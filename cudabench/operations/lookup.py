@@ -59,8 +59,7 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the results: exact for integers, in higher precision than the elements' for floats."""
-    wide = {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32)
-    out = np.empty(problem.size["n"], wide)
+    out = np.empty(problem.size["n"], {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32))
     look_up(arrays, out, slice(0, len(out)))
     return {"out": out}
 

@@ -124,14 +124,20 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
     """Return what the tensor cores' float32 sums, which are cut off instead of rounded, may lose."""
     if problem.dtype != "float32":
         return tolerance(problem)
-    lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
-    return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
+    return Tolerance(
+        2.0**-23 * (problem.size["k"] / 8 + 4),
+        0.0,
+        "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits",
+    )
 
 
 def split_tolerance(problem: Problem) -> Tolerance:
     """Return what three products of TF32 in the place of one of float may lose."""
-    lost = 2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24
-    return Tolerance(lost, 0.0, "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)")
+    return Tolerance(
+        2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24,
+        0.0,
+        "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)",
+    )
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:

@@ -101,8 +101,10 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
     count = min(_flat(n, g)[0], FUSED_BLOCKS)
-    first = Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0)))
-    launches = [_augment(g, pitch), first]
+    launches = [
+        _augment(g, pitch),
+        Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0))),
+    ]
     for col in range(n):
         now, later = lists[col % 2], lists[1 - col % 2]
         x = _narrowed(g, grid, col)[0]

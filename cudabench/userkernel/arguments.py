@@ -147,8 +147,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
-    doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if doubled:
+    if doubled := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise UsageError(f"--arg {doubled}=... is given twice: keep one.")
     unknown = next((name for name in names if name not in wanted), None)
     missing = [name for name in wanted if name and name not in names]
@@ -328,8 +327,7 @@ class _Reader:
         kind, parameter, kernel = one.kind, one.parameter, self.kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
-        wrong = textures.misfit(kind, parameter)
-        if wrong:
+        if wrong := textures.misfit(kind, parameter):
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
         needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)

@@ -230,8 +230,7 @@ def _steps(place: str, types: Mapping[str, str]) -> set[int]:
 
 def _ctype(value: str, x: str, text: str) -> str:
     """Return the type of a value that is written or read into, "" where the text does not tell."""
-    made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value)
-    if made:
+    if made := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
         return made[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
     sized = _SIZEOF.findall(x)

@@ -176,8 +176,7 @@ def _tolerance(problem: UserProblem) -> Tolerance:
         array, kind = problem.array(one.name), fields_of(one)
         own, parts = plain_tolerance(problem, array.dtype), None
         if one.function:
-            functions = [other for other in problem.expectations if other.name == one.name]
-            parts = _functions(problem, functions, own)
+            parts = _functions(problem, [other for other in problem.expectations if other.name == one.name], own)
         elif kind is not None and array.storage == "uint8":
             parts = _records(problem, one, kind)
         each[one.name] = replace(own, parts=parts)

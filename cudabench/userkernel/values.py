@@ -50,8 +50,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
             raise UsageError(f"{option} {have}; {name} has shape {wanted}.{hint}")
         value = np.broadcast_to(value, shape)
     if dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits
-        exact = conform(value, name, shape, "float32", option, constant=constant)
-        return to_bfloat16(exact)
+        return to_bfloat16(conform(value, name, shape, "float32", option, constant=constant))
     kind = np.dtype(storage(dtype))
     if value.dtype == kind:
         return np.ascontiguousarray(value)
