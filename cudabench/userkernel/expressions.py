@@ -124,10 +124,9 @@ NUMPY_KEYWORDS = frozenset(
 NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
 
 
-_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
-
-
 # The value -----------------------------------------------------------------------------------------------------------
+
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
 
 
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:

@@ -1,5 +1,5 @@
-"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and which
-argument that was made for another parameter: of a kernel that is compared, or of a step."""
+"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and whether
+one takes an argument that was made for another: of a kernel that is compared, or of a step."""
 
 from __future__ import annotations
 
