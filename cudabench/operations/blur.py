@@ -275,6 +275,8 @@ def save(problem: Problem, outputs: Arrays) -> None:
     images.save(problem.options, picture)
 
 
+BORDER = {"BORDER_BLOCKS": number(1, 1 << 16)}
+
 OPERATION = Operation(
     name="blur",
     summary="out = mean of the (2 r + 1)^2 neighbours inside the picture",
@@ -299,22 +301,14 @@ OPERATION = Operation(
         rung(
             "strip",
             over_strips("STRIP_ROWS"),
-            constants={
-                "BYTES": number(4, 16, has_writers, power=True),
-                "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(1, 1 << 16),
-            },
+            constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64), **BORDER},
             refuses=slides_in_strips,
             defines=with_edge,
         ),
         rung(
             "pairs",
             over_strips("PAIR_ROWS"),
-            constants={
-                "PAIR_ROWS": number(1, 4096),
-                "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(1, 1 << 16),
-            },
+            constants={"PAIR_ROWS": number(1, 4096), "PAIR_AHEAD": number(1, 16), **BORDER},
             refuses=slides_in_strips,
             defines=paired,
             dtypes=("uint8",),
@@ -337,7 +331,7 @@ OPERATION = Operation(
                 "STACK_ROWS": number(1, 64),
                 "STACK_THREADS": number(32, 2048),
                 "STACK_APART": number(0, 1),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                **BORDER,
             },
             refuses=slides_in_strips,
             defines=stacked,

@@ -219,6 +219,9 @@ BLOCKED = {
 }
 
 
+BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps}
+
+
 # The operation -------------------------------------------------------------------------------------------------------
 
 
@@ -351,24 +354,8 @@ OPERATION = Operation(
             constants={"ROWS": number(1, 32)},
             launches=fused,
         ),
-        Kernel(
-            "blocked",
-            "solve_update",
-            (32, 4),
-            over_tiles,
-            constants=BLOCKED,
-            refuses=needs_warps,
-            launches=partial(by_panels, all_rows=True),
-        ),
-        Kernel(
-            "lower",
-            "solve_update_left",
-            (32, 4),
-            over_tiles,
-            constants=BLOCKED,
-            refuses=needs_warps,
-            launches=by_panels,
-        ),
+        Kernel("blocked", "solve_update", (32, 4), over_tiles, **BY_PANELS, launches=partial(by_panels, all_rows=True)),
+        Kernel("lower", "solve_update_left", (32, 4), over_tiles, **BY_PANELS, launches=by_panels),
         Kernel(
             "cluster",
             "solve_panel_cluster",
