@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench.userkernel import evaluation
+from cudabench.userkernel import expressions
 from cudabench.userkernel.expressions import ExpressionError, parse
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -328,9 +328,9 @@ def test_inputs_cannot_be_written() -> None:
 
 def test_every_function_of_the_list_is_numpys() -> None:
     """The list holds functions only, none that reads files, makes objects or calls back."""
-    assert {"load", "save", "fromfile", "memmap", "vectorize", "empty"}.isdisjoint(evaluation.NUMPY)
-    assert all(callable(getattr(np, name)) for name in evaluation.NUMPY)
-    assert len(evaluation.NUMPY) > 150
+    assert {"load", "save", "fromfile", "memmap", "vectorize", "empty"}.isdisjoint(expressions.NUMPY)
+    assert all(callable(getattr(np, name)) for name in expressions.NUMPY)
+    assert len(expressions.NUMPY) > 150
 
 
 def test_tuples_are_dimensions() -> None:

@@ -283,12 +283,11 @@ def test_undecided_values_are_said(cudabench: Runner) -> None:
 @pytest.mark.parametrize("values", fuzz.CLASSES)
 def test_every_class_is_a_start_of_the_command_line(dtype: str, values: str) -> None:
     """Each class gives, for each type and up to three dimensions, text that --arg takes and that fills the array."""
-    from cudabench.userkernel import inits
-    from cudabench.userkernel.values import CONSTANTS
+    from cudabench.userkernel.values import CONSTANTS, read_start
 
     for shape in ((5,), (1,), (3, 40), (2, 3, 7)):
         text = fuzz.start_of(values, Array("x", dtype, shape, "random"), 3)
-        rule = inits.read(text, dtype, shape, "--arg x", CONSTANTS)
+        rule = read_start(text, dtype, shape, "--arg x", CONSTANTS)
         array = Array("x", dtype, shape, rule.word, rule=rule).make(3, 0)
         assert array.shape == shape
         if values == "spike" and dtype != "bool":

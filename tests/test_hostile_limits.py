@@ -25,8 +25,8 @@ from cudabench.records.planned import Settings
 from cudabench.results import stats
 from cudabench.symbols import readable
 from cudabench.system import confined
-from cudabench.userkernel import evaluation, expressions
-from cudabench.userkernel.evaluation import ExpressionError
+from cudabench.userkernel import expressions
+from cudabench.userkernel.expressions import ExpressionError
 from tests.ladders import needs_compiler
 
 EMPTY = "__global__ void k(float *x, int n) { if (n > 4) x[0] = 1; }\n"
@@ -98,7 +98,7 @@ def test_a_command_ends_with_all_that_it_started() -> None:
 )
 def test_an_expression_has_its_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """What would take minutes is stopped and named."""
-    monkeypatch.setattr(evaluation, "EXPRESSION_S", 0.2)
+    monkeypatch.setattr(expressions, "EXPRESSION_S", 0.2)
     x = np.ones(2_000_000)
     start = time.monotonic()
     with pytest.raises(ExpressionError, match=r"took over 0.2 s|GB"):
@@ -129,9 +129,9 @@ def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text
     """Plain arithmetic over arrays of ordinary size is computed here, with the value that a process gives."""
     values = {"x": np.arange(1000.0), "x0": np.ones(1000), "a": 2.5}
     parsed = expressions.parse(text, "--expect", values, arrays=True)
-    assert not evaluation.costly(parsed.tree, values)
+    assert not expressions.costly(parsed.tree, values)
     here = parsed.evaluate(values)
-    monkeypatch.setattr(evaluation, "CHEAP_STEPS", 0)
+    monkeypatch.setattr(expressions, "CHEAP_STEPS", 0)
     assert np.array_equal(parsed.evaluate(values), here)
 
 

@@ -18,10 +18,10 @@ import numpy as np
 from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
 from cudabench.system.confined import host_memory
-from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
 from cudabench.userkernel.problem import Expectation, UserProblem
+from cudabench.userkernel.values import conform
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52

@@ -5,14 +5,14 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.operations import images
 from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, rungs, unit
-from cudabench.records.launch import WARP, Dim, Launch, cdiv
+from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MAX_RADIUS = 1000
@@ -172,12 +172,6 @@ def over_bands(g: Geometry) -> Dim:
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
 
-def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
-    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
-    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
-
-
 def banded(g: Geometry) -> str | None:
     """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
@@ -281,6 +275,8 @@ def save(problem: Problem, outputs: Arrays) -> None:
     images.save(problem.options, picture)
 
 
+BORDER = {"BORDER_BLOCKS": number(1, 1 << 16)}
+
 OPERATION = Operation(
     name="blur",
     summary="out = mean of the (2 r + 1)^2 neighbours inside the picture",
@@ -305,22 +301,14 @@ OPERATION = Operation(
         rung(
             "strip",
             over_strips("STRIP_ROWS"),
-            constants={
-                "BYTES": number(4, 16, has_writers, power=True),
-                "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(1, 1 << 16),
-            },
+            constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64), **BORDER},
             refuses=slides_in_strips,
             defines=with_edge,
         ),
         rung(
             "pairs",
             over_strips("PAIR_ROWS"),
-            constants={
-                "PAIR_ROWS": number(1, 4096),
-                "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(1, 1 << 16),
-            },
+            constants={"PAIR_ROWS": number(1, 4096), "PAIR_AHEAD": number(1, 16), **BORDER},
             refuses=slides_in_strips,
             defines=paired,
             dtypes=("uint8",),
@@ -331,7 +319,8 @@ OPERATION = Operation(
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
             defines=paired,
-            launches=bands,
+            passed=lambda g: arguments(g.problem),
+            shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
             dtypes=("uint8",),
             architecture="sm_80",
         ),
@@ -342,7 +331,7 @@ OPERATION = Operation(
                 "STACK_ROWS": number(1, 64),
                 "STACK_THREADS": number(32, 2048),
                 "STACK_APART": number(0, 1),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                **BORDER,
             },
             refuses=slides_in_strips,
             defines=stacked,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from cudabench.operations.shared import Arrays, in_strips, itemsize, over, pieces, random_array, rungs, striding, unit
-from cudabench.records.launch import Dim, Launch, Texture
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Problem, Tolerance
+from cudabench.records.launch import Texture
+from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
 WIDTH = 64  # of the chapter: elements of a row of the table, and rows
 TAPS = 3  # weights of a row of the filter, and rows
@@ -20,13 +18,14 @@ rung = rungs("lookup", 256)
 
 def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
     """Return a rung that reads the table as a texture of a shape; there are none of float64."""
-    function = "lookup_" + name.replace("-", "_")
-
-    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        table = Texture("table", g.problem.dtype, shape, linear=linear)
-        return (Launch(function, grid, g.block, (table, "filter", "index", "out", np.int32(g.size["n"]))),)
-
-    return rung(name, over("n"), launches=launches, dtypes=("float32", "int32"))
+    return rung(
+        name,
+        over("n"),
+        passed=lambda g: (
+            Texture("table", g.problem.dtype, shape, linear=linear), "filter", "index", "out", np.int32(g.size["n"])
+        ),
+        dtypes=("float32", "int32"),
+    )  # fmt: skip
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -60,8 +59,7 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the results: exact for integers, in higher precision than the elements' for floats."""
-    wide = {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32)
-    out = np.empty(problem.size["n"], wide)
+    out = np.empty(problem.size["n"], {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32))
     look_up(arrays, out, slice(0, len(out)))
     return {"out": out}
 

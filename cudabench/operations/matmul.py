@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -24,7 +24,7 @@ from cudabench.operations.shared import (
     tiles,
     unit,
 )
-from cudabench.records.launch import ByValue, Dim, Launch, TensorMap, cdiv
+from cudabench.records.launch import ByValue, Dim, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
@@ -124,14 +124,20 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
     """Return what the tensor cores' float32 sums, which are cut off instead of rounded, may lose."""
     if problem.dtype != "float32":
         return tolerance(problem)
-    lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
-    return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
+    return Tolerance(
+        2.0**-23 * (problem.size["k"] / 8 + 4),
+        0.0,
+        "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits",
+    )
 
 
 def split_tolerance(problem: Problem) -> Tolerance:
     """Return what three products of TF32 in the place of one of float may lose."""
-    lost = 2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24
-    return Tolerance(lost, 0.0, "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)")
+    return Tolerance(
+        2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24,
+        0.0,
+        "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)",
+    )
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
@@ -184,19 +190,18 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
     return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
 
 
-def by_maps(function: str, high: str, shared: str, boxes: int = 1) -> Callable[[Geometry, Dim], Sequence[Launch]]:
-    """Return the launch of a kernel that takes tensor maps of the matrices before the operation's arguments.
+def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
+    """Return the arguments of a kernel that takes tensor maps of the matrices before the operation's.
 
-    Constants give the rows of a tile, of which a box of A has all or a part, and the bytes of shared memory.
+    A constant gives the rows of a tile, of which a box of A has all or a part.
     """
 
-    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    def passed(g: Geometry) -> tuple[Any, ...]:
         across = g["RSTEP"]
         a = map_over(g.problem, "a", (g[high] // boxes, across))
-        b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
-        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
+        return (a, *(map_over(g.problem, name, (across, across)) for name in "bc"), *arguments(g.problem))
 
-    return launches
+    return passed
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -273,7 +278,14 @@ TENSOR = {
     "shared_bytes": lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
     "architecture": "sm_80",
 }
-IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP}
+BY_MAPS: dict[str, Any] = {"block": (32, 12), "refuses": needs_fetchers, "architecture": "sm_90a"}
+IN_A_RING: dict[str, Any] = BY_MAPS | {
+    "constants": {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP},
+    "defines": tall,
+    "shared_bytes": lambda g: g["RSHARED"],
+    "dtypes": ("float32", *NARROW),
+    **AS_TF32,
+}
 
 OPERATION = Operation(
     name="matmul",
@@ -351,42 +363,18 @@ OPERATION = Operation(
             **SPLIT,
             architecture="sm_90a",
         ),
-        rung(
-            "tma",
-            lambda g: over_stays(g, "TALL"),
-            block=(32, 12),
-            any_grid=True,
-            constants=IN_A_RING,
-            refuses=needs_fetchers,
-            defines=tall,
-            launches=by_maps("matmul_tma", "TALL", "RSHARED"),
-            **AS_TF32,
-            dtypes=("float32", *NARROW),
-            architecture="sm_90a",
-        ),
+        rung("tma", lambda g: over_stays(g, "TALL"), any_grid=True, passed=by_maps("TALL"), **IN_A_RING),
         rung(
             "tma-split",
             lambda g: over_stays(g, "SPLIT_ROWS"),
-            block=(32, 12),
             any_grid=True,
             constants={"ESTAGES": number(2, 16), **STRIP},
-            refuses=needs_fetchers,
-            launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
+            passed=by_maps("SPLIT_ROWS"),
+            shared_bytes=lambda g: g["ESHARED"],
+            **BY_MAPS,
             **SPLIT,
-            architecture="sm_90a",
         ),
-        rung(
-            "tma-pair",
-            over_pairs,
-            block=(32, 12),
-            constants=IN_A_RING,
-            refuses=needs_fetchers,
-            defines=tall,
-            launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),
-            **AS_TF32,
-            dtypes=("float32", *NARROW),
-            architecture="sm_90a",
-        ),
+        rung("tma-pair", over_pairs, passed=by_maps("TALL", boxes=2), **IN_A_RING),
     ),
     buffers=buffers,
     arguments=arguments,

@@ -40,7 +40,7 @@ def over_rows(g: Geometry, per_warp: int) -> Dim:
     return (cdiv(g.size["rows"], g["WARPS"] * per_warp), 1, 1)
 
 
-SEVERAL_ROWS = {"ROWS": number(1, MOST_ROWS)}
+SEVERAL_ROWS = {"constants": {"ROWS": number(1, MOST_ROWS)}, "refuses": needs_warp}
 
 
 def lanes(problem: Problem) -> int:
@@ -134,23 +134,19 @@ OPERATION = Operation(
         rung("naive", over("rows")),
         rung("block", lambda g: (g.size["rows"], 1, 1)),
         rung("warp", lambda g: over_rows(g, 1), refuses=needs_warp),
-        rung("vector", lambda g: over_rows(g, g["ROWS"]), constants=SEVERAL_ROWS, refuses=needs_warp),
+        rung("vector", lambda g: over_rows(g, g["ROWS"]), **SEVERAL_ROWS),
         rung(
             "split",
             lambda g: (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1),
-            constants=SEVERAL_ROWS,
-            refuses=needs_warp,
+            **SEVERAL_ROWS,
             launches=split,
         ),
         rung(
             "short",
             lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
             block=(128,),
-            constants=SEVERAL_ROWS,
-            refuses=needs_warp,
-            launches=lambda g, grid: [
-                Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem))))
-            ],
+            **SEVERAL_ROWS,
+            passed=lambda g: (*arguments(g.problem), np.int32(lanes(g.problem))),
         ),
         rung(
             "fold",

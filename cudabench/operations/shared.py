@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
-from cudabench.records.launch import WARP, Dim, cdiv
+from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Geometry, Kernel, Problem, Rule
 
 # The threads of a kernel that strides: four times what 132 SMs hold at once, so that the last blocks to end leave few
@@ -101,11 +102,24 @@ def unit(problem: Problem) -> float:
 def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
     """Return what makes an operation's rungs: a name, which the function has too, a grid and other rules of a Kernel.
 
-    usual: the block of those that say none.
+    usual: the block of those that say none. passed: the arguments, where they are not the operation's.
     """
 
-    def rung(name: str, grid: Callable[[Geometry], Dim], block: tuple[int, ...] = usual, **rules: Any) -> Kernel:
-        return Kernel(name, f"{operation}_{name.replace('-', '_')}", block, grid, **rules)
+    def rung(
+        name: str,
+        grid: Callable[[Geometry], Dim],
+        block: tuple[int, ...] = usual,
+        passed: Callable[[Geometry], tuple[Any, ...]] | None = None,
+        **rules: Any,
+    ) -> Kernel:
+        made = Kernel(name, f"{operation}_{name.replace('-', '_')}", block, grid, **rules)
+        if passed is None:
+            return made
+
+        def launches(g: Geometry, grid: Dim) -> tuple[Launch, ...]:
+            return (Launch(made.function, grid, g.block, passed(g), made.shared_bytes(g)),)
+
+        return replace(made, launches=launches)
 
     return rung
 

@@ -101,8 +101,10 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
     count = min(_flat(n, g)[0], FUSED_BLOCKS)
-    first = Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0)))
-    launches = [_augment(g, pitch), first]
+    launches = [
+        _augment(g, pitch),
+        Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0))),
+    ]
     for col in range(n):
         now, later = lists[col % 2], lists[1 - col % 2]
         x = _narrowed(g, grid, col)[0]
@@ -215,6 +217,9 @@ BLOCKED = {
     "STEP": number(1, 128),
     "STAGES": number(2, 16),
 }
+
+
+BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -349,24 +354,8 @@ OPERATION = Operation(
             constants={"ROWS": number(1, 32)},
             launches=fused,
         ),
-        Kernel(
-            "blocked",
-            "solve_update",
-            (32, 4),
-            over_tiles,
-            constants=BLOCKED,
-            refuses=needs_warps,
-            launches=partial(by_panels, all_rows=True),
-        ),
-        Kernel(
-            "lower",
-            "solve_update_left",
-            (32, 4),
-            over_tiles,
-            constants=BLOCKED,
-            refuses=needs_warps,
-            launches=by_panels,
-        ),
+        Kernel("blocked", "solve_update", (32, 4), over_tiles, **BY_PANELS, launches=partial(by_panels, all_rows=True)),
+        Kernel("lower", "solve_update_left", (32, 4), over_tiles, **BY_PANELS, launches=by_panels),
         Kernel(
             "cluster",
             "solve_panel_cluster",

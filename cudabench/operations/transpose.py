@@ -174,6 +174,7 @@ TYPES = {
     "int32": "int",
     "int8": "signed char",
 }
+VECTORS = {"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)}
 
 OPERATION = Operation(
     name="transpose",
@@ -204,20 +205,11 @@ OPERATION = Operation(
             over_tiles,
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
         ),
-        rung(
-            "vector",
-            tiles(cols="VTILE_X", rows="VTILE_Y"),
-            constants={"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)},
-            defines=short_tiles,
-        ),
+        rung("vector", tiles(cols="VTILE_X", rows="VTILE_Y"), constants=VECTORS, defines=short_tiles),
         rung(
             "ragged",
             tiles(cols="RTILE_X", rows="RTILE_Y"),
-            constants={
-                "LANES": number(8, 32, power=True),
-                "RAGGED_BLOCKS": number(1, 8),
-                "RLEAD": read_ahead,
-            },
+            constants={"LANES": number(8, 32, power=True), "RAGGED_BLOCKS": number(1, 8), "RLEAD": read_ahead},
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32", "float16", "int8"),
@@ -225,11 +217,7 @@ OPERATION = Operation(
         rung(
             "prefetch",
             tiles(cols="VTILE_X", rows="VTILE_Y"),
-            constants={
-                "FETCH": number(64, 256, power=True),
-                "RESIDENT": number(32, 2048),
-                "VUNROLL": number(1, 64),
-            },
+            constants={"FETCH": number(64, 256, power=True), **VECTORS},
             defines=fetched_tiles,
         ),
     ),

@@ -250,9 +250,9 @@ def _own(
     Where the rung is several launches, the function takes the place of the one that it is called like, or of the
     rung's own, and the others stay the chapter's but for those that the file has under the same name.
     """
-    named = rung
-    rung = rung or next((kernel for kernel in operation.kernels if kernel.function == function.name), None)
-    rung = rung or operation.plain
+    name = rung.name if rung else function.name
+    alike = (kernel for kernel in operation.kernels if kernel.function == function.name)
+    rung = rung or next(alike, operation.plain)
     replaced = {rung.function: function}
     if rung.launches is not None:
         chapter = {kernel.name for kernel in parse_text(chapters.read(operation.source).text, "").kernels}
@@ -263,8 +263,7 @@ def _own(
             for kernel in file.kernels
             if kernel.name in chapter and kernel.name not in replaced and kernel.name != function.name
         }
-    own = replace(rung, name=named.name if named else function.name, function=function.expression)
-    return Picked(own, text, True, rung, replaced)
+    return Picked(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
 
 
 def _launch_own(
@@ -431,8 +430,8 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
 
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return what a kernel's rules are asked with where the command line defines nothing."""
-    macros = constants.read(chapters.read(operation.source).text)
-    return _geometry(kernel, problem, block, macros, _fixed(operation, problem, block), {})[0]
+    fixed = _fixed(operation, problem, block)
+    return _geometry(kernel, problem, block, constants.read(chapters.read(operation.source).text), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:

@@ -14,9 +14,8 @@ from cudabench.source.brackets import closing, listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
-from cudabench.userkernel import expressions, inits, object_uses, textures
+from cudabench.userkernel import expressions, object_uses, textures
 from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
 from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
@@ -32,6 +31,8 @@ from cudabench.userkernel.values import (
     check_memory,
     load,
     numbers_of,
+    read_start,
+    shape_text,
 )
 
 NULL = ("null", "nullptr")
@@ -146,8 +147,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
-    doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if doubled:
+    if doubled := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise UsageError(f"--arg {doubled}=... is given twice: keep one.")
     unknown = next((name for name in names if name not in wanted), None)
     missing = [name for name in wanted if name and name not in names]
@@ -327,8 +327,7 @@ class _Reader:
         kind, parameter, kernel = one.kind, one.parameter, self.kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
-        wrong = textures.misfit(kind, parameter)
-        if wrong:
+        if wrong := textures.misfit(kind, parameter):
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
         needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
@@ -466,7 +465,7 @@ def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], con
     dtype, extents, how = parts
     check_type(dtype, where)
     shape = extents_of(extents, where, scalars)
-    rule = inits.read(how, dtype, shape, where, scalars)
+    rule = read_start(how, dtype, shape, where, scalars)
     return Array(name, dtype, shape, rule.word, None, const, rule)
 
 

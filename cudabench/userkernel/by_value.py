@@ -7,8 +7,8 @@ a tensor's address, sizes and strides.
 
 from __future__ import annotations
 
+import math
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,9 +18,8 @@ from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
 from cudabench.source.words import listed_words
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import like
-from cudabench.userkernel.values import Array, Record
+from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
 _FEW = 4  # elements of an array that an example writes one by one
@@ -115,8 +114,8 @@ class Accessor:
 
     def parameter(self, name: str) -> Parameter:
         """Return the pointer that takes the same array."""
-        const = "const" in self.element.split()
-        return Parameter(name, " ".join(word for word in self.element.split() if word != "const"), True, const)
+        words = self.element.split()
+        return Parameter(name, " ".join(word for word in words if word != "const"), True, "const" in words)
 
     def record(self, array: Array) -> Record:
         """Return the accessor's bytes for an array in C's order: the address, then sizes and strides in elements."""
@@ -126,13 +125,8 @@ class Accessor:
                 f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {has}; the "
                 f"accessor takes {self.dimensions}: write --arg '{array.name}={self.example(array.dtype)}'."
             )
-        strides: list[int] = []
-        step = 1
-        for extent in reversed(array.shape):
-            strides.insert(0, step)
-            step *= extent
-        kind = "i" if self.index_bytes == 4 else "q"
-        numbers = struct.pack(f"<{2 * self.dimensions}{kind}", *array.shape, *strides)
+        strides = [math.prod(array.shape[at + 1 :]) for at in range(self.dimensions)]
+        numbers = np.array([*array.shape, *strides], f"<i{self.index_bytes}").tobytes()
         return Record(array.name, bytes(8) + numbers, 8, pointers=((0, array.name),), arrays=(array,))
 
     def example(self, dtype: str) -> str:
@@ -144,10 +138,8 @@ class Accessor:
 def accessor_of(parameter: Parameter) -> Accessor | None:
     """Return what a parameter's type is an accessor of, other names followed; None for any other type."""
     match = _NAME.fullmatch(parameter.meaning or parameter.type)
-    if match is None:
-        return None
-    parts = listed_words(match[2])
-    if len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
+    parts = listed_words(match[2]) if match else []
+    if match is None or len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:
         return None
     narrow = match[1] == "32" or (not match[1] and parts[3:4] == ["int"])
     return Accessor(parts[0], int(parts[1]), 4 if narrow else 8)

@@ -10,7 +10,7 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.records import Constant, Kernel, SourceFile, uniform
 from cudabench.source.types import numpy_type, vector_type
-from cudabench.userkernel import arguments, expressions, inits
+from cudabench.userkernel import arguments, expressions, values
 from cudabench.userkernel.values import Array
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
@@ -66,7 +66,9 @@ def _one(
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     expressions.parse(text, where, numbers).evaluate(numbers)
-    return Array(name, wanted, (1,), "full", None, True, inits.read(f"full({text})", wanted, (1,), where, numbers))
+    return Array(
+        name, wanted, (1,), "full", None, True, values.read_start(f"full({text})", wanted, (1,), where, numbers)
+    )
 
 
 def like(constant: Constant, file: SourceFile) -> str:

@@ -2,37 +2,290 @@
 
 They may come from files of others, so the text itself is never run as Python. It is parsed, and only a tree is
 computed that a white list of syntax, functions and NumPy's names allows: no attributes but `np.NAME`, no calls of
-anything else, no comprehensions, no strings. Integers stay within 64 bits. What may take long, or make large arrays, is
-computed in a process of bounded time and memory.
+anything else, no comprehensions, no strings. Integers stay within 64 bits.
+
+NumPy cannot be stopped from within, and a short text can ask for years: np.convolve of millions, np.diff of order a
+billion. What costs little for certain, by the shapes of the arrays, is computed here and now; what may be costly, or
+make large arrays, in a process of bounded time and memory.
 """
 
 from __future__ import annotations
 
 import ast
+import math
+import operator
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import did_you_mean
-from cudabench.userkernel.evaluation import (
-    BEYOND,
-    FUNCTIONS,
-    KEYWORDS,
-    NUMPY,
-    NUMPY_CONSTANTS,
-    NUMPY_KEYWORDS,
-    TYPES,
-    UNLISTED,
-    ExpressionError,
-    alias,
-    bind,
-    costly,
-    fits,
-    within,
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.records.launch import cdiv
+from cudabench.system import confined
+
+# Python's keywords that C++ lets a parameter be called, and that no expression needs.
+KEYWORDS = frozenset(
+    """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
+    None True False""".split()  # noqa: SIM905
 )
+MOST_DIGITS = 400  # of a rounding: more than any double has
+BEYOND = "a whole number in it leaves the range of 64 bits"
+# Names that are always there and that no message needs to list.
+UNLISTED = ("inf", "nan", "pi", "true", "false")
+
+
+class ExpressionError(UsageError):
+    """An expression that is not allowed, or that fails: exit code 2."""
+
+
+def alias(name: str) -> str:
+    """Return the name that stands for a parameter inside the tree: 'in_' for 'in'."""
+    return name + "_" if name in KEYWORDS else name
+
+
+def fits(value: int) -> bool:
+    """Tell whether a whole number has no more than 64 bits."""
+    return -(1 << 63) <= value < (1 << 64)
+
+
+# Syntax and functions ------------------------------------------------------------------------------------------------
+
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.MatMult: operator.matmul,
+}
+
+
+def _rounded(number: Any, digits: int = 0) -> Any:
+    """Round as Python does; a power of ten with a billion digits is not computed."""
+    if abs(digits) > MOST_DIGITS:
+        raise ValueError(f"round takes at most {MOST_DIGITS} digits")
+    return round(number, digits) if digits else round(number)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cdiv": cdiv,
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "round": _rounded,
+    "sqrt": math.sqrt,
+    "log2": math.log2,
+}
+
+
+# NumPy ---------------------------------------------------------------------------------------------------------------
+
+# Whose result is as large as the arguments together, broadcast; and the others.
+ELEMENTWISE = """
+abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
+cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
+floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
+less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
+mod multiply negative nextafter not_equal positive power rad2deg radians reciprocal remainder right_shift rint sign
+signbit sin sinc sinh spacing sqrt square subtract tan tanh true_divide trunc
+where clip angle real imag round around fix i0 nan_to_num isclose
+""".split()  # noqa: SIM905
+OTHERS = """
+all amax amin any argmax argmin argsort average concatenate copy count_nonzero cumprod cumsum diagonal diff expand_dims
+flip fliplr flipud hstack interp isin max mean median min moveaxis nanmax nanmean nanmin nansum prod ptp ravel reshape
+roll rot90 rollaxis searchsorted sort squeeze stack std sum swapaxes take take_along_axis trace transpose tril triu
+unique var vdot vstack array asarray ascontiguousarray zeros_like ones_like full_like trapezoid percentile quantile
+partition flatnonzero nonzero gradient column_stack dstack
+matmul dot inner outer zeros ones full arange linspace eye identity diag indices tile repeat pad broadcast_to convolve
+correlate bincount histogram
+""".split()  # noqa: SIM905
+NUMPY_CONSTANTS = ("pi", "e", "inf", "nan", "euler_gamma", "newaxis")
+TYPES = """
+bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+""".split()  # noqa: SIM905
+NUMPY_KEYWORDS = frozenset(
+    """axis axes keepdims dtype ddof offset axis1 axis2 n k side minlength weights shift num bins range
+    constant_values""".split()  # noqa: SIM905
+)
+NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
+
+
+# The value -----------------------------------------------------------------------------------------------------------
+
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
+
+
+def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
+    """Return what computes the value of a checked text, with names as `values` has them.
+
+    With a limit it raises ExpressionError, which begins with `label`, for a whole number beyond 64 bits before it is
+    computed, and for an array of more bytes, and no function can write into an array, as its out argument. NumPy's
+    warnings are the caller's.
+    """
+    guarded = limit is not None
+    names = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
+    names |= _FUNCTIONS | ({} if limit is None else _guards(label, limit))
+    work: Callable[[], Any] = eval(_code(text, guarded), {"__builtins__": {}, **names})
+    return work
+
+
+@lru_cache(maxsize=256)  # a sweep asks for each point
+def _code(text: str, guarded: bool) -> CodeType:
+    """Return the code of a lambda that computes a checked text."""
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
+    for node in ast.walk(tree):  # a parameter may be called np or min, so functions get other names
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            node.func.id += "()"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            node.value.id += "()"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # of 1[0], which fails when it is computed
+        return compile(ast.fix_missing_locations(_Guarded().visit(tree) if guarded else tree), "expression", "eval")
+
+
+_FUNCTIONS = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np}.items()}
+
+
+class _Guarded(ast.NodeTransformer):
+    """Puts guards around what computes: binary operators become calls of theirs, other values go through one."""
+
+    def visit(self, node: Any) -> Any:
+        node = self.generic_visit(node)
+        if isinstance(node, ast.BinOp):
+            return _call(f"{type(node.op).__name__}()", node.left, node.right)
+        return _call("checked()", node) if isinstance(node, (ast.Call, ast.UnaryOp, ast.Subscript)) else node
+
+
+def _call(name: str, *arguments: Any) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a guarded tree calls, by their names there."""
+
+    def refuse(what: str) -> ExpressionError:
+        return ExpressionError(f"{label}: {what}.")
+
+    def checked(value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if not fits(value):
+                raise refuse(BEYOND)
+        elif isinstance(value, (np.ndarray, np.generic)):
+            if value.dtype.kind not in "biufc":
+                raise refuse("a value in it is not an array of numbers")
+            if value.nbytes > limit:
+                raise refuse(
+                    f"an array in it has {value.size} elements, {value.nbytes / 1e9:.1f} GB; the limit here is "
+                    f"{limit / 1e9:.1f} GB"
+                )
+        return value
+
+    def guard(kind: type[ast.operator]) -> Callable[[Any, Any], Any]:
+        def operate(left: Any, right: Any) -> Any:
+            if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
+                raise refuse("arithmetic is between numbers and arrays only, no lists")
+            whole = isinstance(left, int) and isinstance(right, int)
+            if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
+                raise refuse(f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits")  # 9**9**9 fills the memory
+            if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
+                try:
+                    np.broadcast_shapes(left.shape, right.shape)
+                except ValueError:
+                    shapes = " and ".join(f"[{','.join(map(str, side.shape))}]" for side in (left, right))
+                    raise refuse(f"arrays of the shapes {shapes} do not fit together") from None
+            return checked(BINARY[kind](left, right))
+
+        return operate
+
+    return {"checked()": checked, **{f"{kind.__name__}()": guard(kind) for kind in BINARY}}
+
+
+def _read_only(value: Any) -> Any:
+    """Return a view of an array that cannot be written, anything else as it is."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+# Within limits of time and memory ------------------------------------------------------------------------------------
+
+EXPRESSION_S = 60.0
+CHEAP_STEPS = 20_000_000  # operations on elements that may be done here: a fifth of a second
+# Whose time is that of their argument's elements, and whose value is no larger.
+_LINEAR = """
+all any amax amin argmax argmin max min mean sum prod count_nonzero ravel reshape squeeze transpose swapaxes copy
+zeros_like ones_like flip fliplr flipud expand_dims ascontiguousarray cumsum cumprod trace
+""".split()  # noqa: SIM905
+_RESHAPING = {"ravel", "reshape", "squeeze", "transpose", "swapaxes", "expand_dims"}
+_CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
+
+
+def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
+    """Tell whether the value of a checked tree may take long or much memory, with names as `values` has them."""
+    nodes, called = 0, set()
+    for node in ast.walk(tree):
+        nodes += 1
+        if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
+            return True  # a new axis, a stack, a product: larger than its parts, or more work
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called.add(node.func.attr)
+    if called - _CHEAP:
+        return True
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
+    # The most elements that these shapes make together; an array that is reshaped may meet itself crosswise.
+    sizes = {shape for shape in shapes if shape}
+    if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
+        elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
+    else:
+        elements = math.prod(max(extents) for extents in zip(*sizes, strict=True))
+    return nodes * int(elements) > CHEAP_STEPS
+
+
+def within(label: str, function: Callable[[], Any], limit: int) -> Any:
+    """Return a function's value, computed in a process of its own that has `limit` bytes and a minute.
+
+    Raises ExpressionError, which begins with `label`, where that is not enough, and what the function raises.
+    """
+
+    def too_large(why: str = "") -> ExpressionError:
+        return ExpressionError(
+            f"{label} does not fit the memory, {limit / 1e9:.1f} GB{why}: write it with less, or give smaller arrays."
+        )
+
+    def compute() -> Any:
+        try:
+            return function()
+        except MemoryError as error:  # NumPy says how large an array would be
+            raise too_large(f" ({error})" * bool(str(error))) from None
+
+    try:
+        return confined.call(compute, seconds=EXPRESSION_S, memory=limit)
+    except confined.TooLong:
+        raise ExpressionError(
+            f"{label} took over {EXPRESSION_S:g} s and was stopped: write it with less work, or give smaller arrays."
+        ) from None
+    except confined.TooMuch:
+        raise too_large() from None
+
+
+# An expression -------------------------------------------------------------------------------------------------------
 
 MAX_TEXT = 2000
 MAX_DEPTH = 60

@@ -17,8 +17,8 @@ from cudabench.source.brackets import closing, listed, split
 from cudabench.source.choose_kernel import template_arguments
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.source.types import numpy_type, vector_type
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
+from cudabench.userkernel.values import shape_text
 
 STEPS = "the steps"  # in place of the name of one kernel
 _USE = re.compile(
@@ -230,8 +230,7 @@ def _steps(place: str, types: Mapping[str, str]) -> set[int]:
 
 def _ctype(value: str, x: str, text: str) -> str:
     """Return the type of a value that is written or read into, "" where the text does not tell."""
-    made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value)
-    if made:
+    if made := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
         return made[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
     sized = _SIZEOF.findall(x)

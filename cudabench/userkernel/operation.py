@@ -18,9 +18,9 @@ from cudabench.operations import blas
 from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
 from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
-from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
+from cudabench.userkernel.values import conform
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
@@ -176,8 +176,7 @@ def _tolerance(problem: UserProblem) -> Tolerance:
         array, kind = problem.array(one.name), fields_of(one)
         own, parts = plain_tolerance(problem, array.dtype), None
         if one.function:
-            functions = [other for other in problem.expectations if other.name == one.name]
-            parts = _functions(problem, functions, own)
+            parts = _functions(problem, [other for other in problem.expectations if other.name == one.name], own)
         elif kind is not None and array.storage == "uint8":
             parts = _records(problem, one, kind)
         each[one.name] = replace(own, parts=parts)

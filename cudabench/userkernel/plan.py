@@ -384,8 +384,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     own = tuple(kernel for kernel in whole.kernels if not kernel.file)
     file = replace(whole, kernels=own) if own else whole  # what headers bring is theirs, unless there is nothing else
     if not request.kernels:
-        templates = [kernel for kernel in file.kernels if kernel.template_parameters]
-        if templates:
+        if templates := [kernel for kernel in file.kernels if kernel.template_parameters]:
             line = Example(request, whole, templates[0], command)
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"

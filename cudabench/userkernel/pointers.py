@@ -1,5 +1,5 @@
-"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and which
-argument that was made for another parameter: of a kernel that is compared, or of a step."""
+"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and whether
+one takes an argument that was made for another: of a kernel that is compared, or of a step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from cudabench.errors import UsageError, refuse
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.source.records import Kernel, Parameter, SourceFile
 from cudabench.userkernel import textures
-from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.object_uses import check_uses
-from cudabench.userkernel.values import Argument, Array, Null, Scalar
+from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
 _BITS = {

@@ -15,10 +15,9 @@ from cudabench.plan.limits import check_block, check_cluster, check_grid, check_
 from cudabench.records.launch import Dim, Launch
 from cudabench.system.outputs import check_target
 from cudabench.userkernel import arguments, expressions
-from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.values import Argument, Array, arrays_of, load, numbers_of
+from cudabench.userkernel.values import Argument, Array, arrays_of, conform, load, numbers_of
 
 # Expectations: --expect NAME=... -------------------------------------------------------------------------------------
 

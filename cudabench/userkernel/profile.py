@@ -80,15 +80,13 @@ def _toml(path: str) -> dict[str, Any]:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: a profile has less.")
-        text = content.decode("utf-8-sig")
+        return dict(tomllib.loads(content.decode("utf-8-sig")))
     except FileNotFoundError:
         raise no_such_file(path, "*.toml", f"--profile {path}") from None
     except UnicodeDecodeError:
         raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
     except OSError as error:
         raise CudabenchError(f"--profile {path} cannot be read: {error.strerror or error}.") from None
-    try:
-        return dict(tomllib.loads(text))
     except RecursionError:
         raise CudabenchError(f"--profile {path} is not a profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:

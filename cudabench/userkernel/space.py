@@ -108,8 +108,7 @@ class Space:
             raise UsageError(f"A sweep takes kernels by name; '{request.kernels[0]}' means {names}: name one of them.")
         case = replace(own.cases[0], named=False, parameters=dict(values))
         # Points on the same arguments share their inputs and references.
-        series = self._series.setdefault(plan.same_problem(request), replace(own, cases=()))
-        return Point(values, series, case)
+        return Point(values, self._series.setdefault(plan.same_problem(request), replace(own, cases=())), case)
 
     def first(self) -> Point:
         """Return the first combination that can be launched. Raises UsageError where there is none."""
@@ -189,8 +188,7 @@ def space_of(
             raise UsageError(f"{name} is the name of two things in this sweep: rename one of them.")
     known = [axis.name for axis in given]
     for text in request.kernels:
-        unknown = next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None)
-        if unknown:
+        if unknown := next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None):
             raise UsageError(
                 f"-k '{text}' has {{{unknown}}}, and there is no --param {unknown}.{did_you_mean(unknown, known)}"
             )

@@ -59,8 +59,7 @@ class Group:
 
     def swapped(self) -> set[str]:
         """Return the names of the arrays that change places."""
-        inner = (member.swapped() for member in self.members if isinstance(member, Group))
-        return set(chain(*self.swaps, *inner))
+        return set(chain(*self.swaps, *(member.swapped() for member in self.members if isinstance(member, Group))))
 
 
 def parse(texts: Sequence[str]) -> Group:
@@ -228,9 +227,8 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
 def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return (how often, what is swapped) of what stands behind a launch or group."""
     count, swaps = "1", []
-    text = text.strip()
-    if text.startswith("*"):
-        head, found, tail = text[1:].partition("swap")
+    if text.strip().startswith("*"):
+        head, found, tail = text.strip()[1:].partition("swap")
         count, text = head.strip(), found + tail
     while text.strip():
         match = re.match(r"\s*,?\s*swap\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", text)

@@ -80,11 +80,11 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     sized = _sized(request, kernel, file, launch)
     given = request.given()
     shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
-    arguments = []
-    for at, parameter in enumerate(kernel.parameters):
-        own = parameter.name or f"arg{at}"
-        value = given.get(own) or sized.numbers.get(own) or _value(parameter, file, sized)
-        arguments.append(f"{own}={value}")
+    names = [(parameter.name or f"arg{at}", parameter) for at, parameter in enumerate(kernel.parameters)]
+    arguments = (
+        f"{own}={given.get(own) or sized.numbers.get(own) or _value(parameter, file, sized)}"
+        for own, parameter in names
+    )
     return replace(
         request, file=str(file.path), kernels=(name,), grid=sized.grid or None, block=sized.block or None,
         shared=shared, arguments=tuple(arguments),

@@ -16,8 +16,7 @@ from cudabench.source.brackets import listed
 from cudabench.source.named_types import layout_of
 from cudabench.source.records import Layout, Parameter, SourceFile
 from cudabench.userkernel import expressions
-from cudabench.userkernel.conforming import shape_text
-from cudabench.userkernel.values import Array, BufferView
+from cudabench.userkernel.values import Array, BufferView, shape_text
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
@@ -155,8 +154,7 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
     held = array.argument if shared else None
     if isinstance(held, (Surface, Texture)):
-        said = next((key for key in SURFACE_OPTIONS if key in given), None)
-        if said:
+        if said := next((key for key in SURFACE_OPTIONS if key in given), None):
             raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
