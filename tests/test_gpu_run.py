@@ -16,7 +16,7 @@ from cudabench import operations
 from cudabench.errors import OutOfMemory
 from cudabench.measure import gpu_run, timing
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
-from cudabench.measure.context import POISONS, poison_bytes, time_baseline
+from cudabench.measure.context import POISONS, poison_bytes
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.session import Budget
 from cudabench.measure.timing import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
@@ -584,7 +584,7 @@ def test_baseline_does_the_work(threads: int) -> None:
     out = {"out": np.zeros((COLS, ROWS), np.float32)}
     operation.baseline.run(arrays, out, threads)
     assert (out["out"] == arrays["in"].T).all()
-    cpu = time_baseline(operation, case.problem, arrays, threads, lambda phase, fraction: None)
+    cpu = GpuRun(operation, case.problem, Settings(cpu_threads=threads), FakeDevice(right)).measure_cpu()  # type: ignore[arg-type]
     assert cpu.threads == threads
     assert cpu.time_s > 0
 

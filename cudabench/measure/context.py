@@ -173,34 +173,29 @@ class RunContext:
         raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
-        """Return the time of the CPU baseline, measured once."""
-        if self.cpu is None:
-            threads = self.settings.cpu_threads
-            self.cpu = time_baseline(self.operation, self.problem, self.inputs, threads, self.progress)
+        """Return the median time of the CPU baseline over runs that fill 0.4 s, measured once; the first, which touches
+        the pages, is left out unless it alone takes longer."""
+        if self.cpu is not None:
+            return self.cpu
+        baseline: Baseline = self.operation.baseline
+        arrays, threads = self.inputs, self.settings.cpu_threads if baseline.threaded else 1
+        outputs = {
+            b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
+            for b in self.operation.buffers(self.problem)
+            if b.role in ("out", "inout")
+        }
+        times: list[float] = []
+        begin = time.perf_counter()
+        with baseline.prepared(arrays, outputs, threads) as work:
+            while time.perf_counter() - begin < BASELINE_S or not times:
+                self.progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
+                start = time.perf_counter()
+                work()
+                times.append(time.perf_counter() - start)
+        median = float(np.median(times[1:] or times))
+        nbytes = self.operation.bytes(self.problem)
+        self.cpu = CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
         return self.cpu
-
-
-def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, threads: int, progress: Progress) -> CpuTime:
-    """Return the median time of the CPU baseline over runs that fill 0.4 s; the first, which touches the pages, is left
-    out unless it alone takes longer."""
-    baseline: Baseline = operation.baseline
-    threads = threads if baseline.threaded else 1
-    outputs = {
-        b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
-        for b in operation.buffers(problem)
-        if b.role in ("out", "inout")
-    }
-    times: list[float] = []
-    begin = time.perf_counter()
-    with baseline.prepared(arrays, outputs, threads) as work:
-        while time.perf_counter() - begin < BASELINE_S or not times:
-            progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
-            start = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - start)
-    median = float(np.median(times[1:] or times))
-    nbytes = operation.bytes(problem)
-    return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
 
 
 def constants_of(operation: Operation, inputs: Arrays) -> dict[str, bytes]:
