@@ -14,8 +14,9 @@ from click.core import ParameterSource
 
 from cudabench import operations
 from cudabench.cli import options
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.arguments import percentage
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.results.thresholds import THRESHOLDS
@@ -68,12 +69,12 @@ def _common() -> list[click.Parameter]:
             "--fail-on-regression PERCENT",
             "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
             "threshold",
-            type=options.Percentage(),
+            type=percentage,
         ),
         option(
             "--noise PERCENT",
             "Difference of a kernel from itself, besides 20 ns.",
-            type=options.Percentage(),
+            type=percentage,
             default="0.2%",
             show_default=True,
         ),
@@ -85,7 +86,7 @@ def _common() -> list[click.Parameter]:
 def _file_command() -> click.Command:
     from cudabench.cli import run
 
-    return SpreadCommand(
+    return Headed(
         FILE,
         params=[
             click.Argument(["old"], metavar="OLD.cu"),
@@ -102,7 +103,7 @@ def _ladder_command(name: str) -> click.Command:
     from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
-    return SpreadCommand(
+    return Headed(
         name,
         params=[*options.without(problem_options(operation), "words"), *_common()],
         callback=partial(_ab_ladder, name),
@@ -148,7 +149,7 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
         raise UsageError(f"{flag} '{text}' cannot be read: {error}.") from None
     known = ", ".join(max(param.opts, key=len) for param in params)
     try:
-        ctx = SpreadCommand(flag, params=list(params)).make_context(flag, words)
+        ctx = Headed(flag, params=list(params)).make_context(flag, words)
     except click.UsageError as error:
         raise UsageError(f"{flag} '{text}': {error.format_message()} It holds of {known}.") from None
     return {

@@ -11,7 +11,7 @@ import click
 
 from cudabench import operations
 from cudabench.cli import options, run
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.help import Headed
 from cudabench.errors import UsageError, exit_code
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
             click.echo(line, err=output.to_stdout)
 
 
-command = SpreadCommand(
+command = Headed(
     "check",
     params=[
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),

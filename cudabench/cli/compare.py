@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import operations
+from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
-from cudabench.cli.options import PLACE, Percentage, option
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
 from cudabench.text import json as json_text
 
@@ -35,13 +36,13 @@ TARGETS = ("table", "markdown", "junit", "github")
         "Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
         "if a count grew by more.",
         "threshold",
-        type=Percentage(),
+        type=percentage,
     ),
     option("--strict", "Exit 4 also if a verdict is unclear or a kernel is missing."),
     option(
         "--noise PERCENT",
         "Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
-        type=Percentage(),
+        type=percentage,
         default="1.5%",
         show_default=True,
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench.cli import options, run
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest
 
@@ -214,7 +214,7 @@ def _show(
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")
 
-command = SpreadCommand(
+command = Headed(
     "diff",
     params=[
         click.Argument(["old"], required=False, metavar="OLD"),

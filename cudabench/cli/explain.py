@@ -12,8 +12,9 @@ import click
 
 from cudabench import operations
 from cudabench.cli import options, pricing
-from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench.cli.arguments import Numbers
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.errors import UsageError, exit_code
 
@@ -44,7 +45,7 @@ def explain_command(name: str) -> click.Command:
     from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
-    return SpreadCommand(
+    return Headed(
         name,
         params=_params(problem_options(operation), options.seed_option()),
         callback=partial(_explain, name),
@@ -56,7 +57,7 @@ def explain_file() -> click.Command:
     """Return the command that explains kernels of a user's file; it takes the arguments of `run`."""
     from cudabench.cli import run
 
-    return SpreadCommand(
+    return Headed(
         FILE,
         params=_params(run.problem_options(), options.seed_option(show_default=True)),
         callback=_explain_file,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench.cli.arguments import Finite
+from cudabench.cli.arguments import Finite, percentage
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.help import headed
-from cudabench.cli.options import PLACE, Percentage, option
+from cudabench.cli.options import PLACE, option
 from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
         default=5.0,
         show_default=True,
     ),
-    option("--over PERCENT", "and by more than PERCENT.", type=Percentage(), default="3%", show_default=True),
+    option("--over PERCENT", "and by more than PERCENT.", type=percentage, default="3%", show_default=True),
     option("--expect ID|FILE", "Cards that should be there; FILE has one a line. Repeatable.", multiple=True),
     option("--fail-on-slow", "Exit 4 if a card is slow or gets slower."),
     option("--fail-on-missing", "Exit 1 if a card failed or is missing, or a file is not a shard."),

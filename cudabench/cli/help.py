@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 import click
+
+from cudabench.cli.arguments import Numbers
 
 SCREEN = 40  # lines; a help that is not longer is shown whole
 
@@ -39,7 +42,26 @@ def heading(name: str) -> str:
 
 
 class Headed(click.Command):
-    """A command whose help has headings. The part of its text behind a form feed is for --help-all."""
+    """A command whose help has headings, and whose number options may stand as separate words.
+
+    The part of its text behind a form feed is for --help-all.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the numbers that follow a number option, as many as it can take, to the one word of click; parse."""
+        spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
+        joined: list[str] = []
+        left = [*args]
+        while left and left[0] != "--":
+            word = left.pop(0)
+            if word in spreads and left:
+                numbers = takewhile(lambda one: re.match(r"-?\d", one), left[1 : spreads[word].most])
+                values = [left[0], *numbers]
+                del left[: len(values)]
+                # As one word with '=' a negative number is a value and no option.
+                word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
+            joined.append(word)
+        return super().parse_args(ctx, joined + left)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters with --help-all."""

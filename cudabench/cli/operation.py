@@ -13,7 +13,8 @@ import click
 
 from cudabench import operations
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers, SpreadCommand
+from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError, exit_code
 from cudabench.records.planned import Operation, Settings
@@ -43,7 +44,7 @@ def operation_command(name: str) -> click.Command:
     operation = operations.get(name)
     libraries = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
     peers = f"GPU only: add a library's row: {', '.join(libraries)}; repeatable."
-    return SpreadCommand(
+    return Headed(
         name,
         params=[
             *problem_options(operation),

@@ -14,11 +14,33 @@ from click.core import ParameterSource
 from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cli import complete
-from cudabench.cli.arguments import Finite
+from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 from cudabench.results.thresholds import THRESHOLDS
 
 PLACE = click.Path()
+LISTS = ("card", "price")  # options whose one value is a list with commas
+
+
+class Single(click.Option):
+    """An option of one value, which is refused where it is given twice; of click's own the last value would hold."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep every value."""
+        parser.add_option(self, self.opts, self.name, action="append")
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Take the one value. Raises UsageError where there are more."""
+        given = opts.get(str(self.name), [])
+        if len(given) > 1 and not ctx.resilient_parsing:
+            name = max(self.opts, key=len)
+            repair = f"name all in one, {name} {','.join(given)}" if self.name in LISTS else "keep one"
+            raise click.UsageError(
+                f"{name} is given {len(given)} times, {' and '.join(given)}; it takes one value: {repair}.", ctx
+            )
+        return super().handle_parse_result(ctx, {**opts, self.name: given[-1]} if given else opts, args)
 
 
 def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Option:
@@ -31,12 +53,8 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
     metavar = " ".join(words[len(spellings) :]) or None
     if metavar is None and "type" not in settings:
         settings["is_flag"] = True
-    return click.Option([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
-
-
-def only(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
-    """Return those of some options that a command takes."""
-    return [parameter for parameter in parameters if parameter.name in names]
+    kind = click.Option if settings.keys() & {"is_flag", "multiple"} else Single
+    return kind([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
@@ -85,18 +103,6 @@ def timing_options() -> list[click.Parameter]:
             type=Finite(0),
         ),
     ]  # fmt: skip
-
-
-class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """An order of blocks: reverse, or random:SEED."""
-
-    name = "order"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or fail where it does not name an order."""
-        if not re.fullmatch(r"reverse|random:\d+", value):
-            self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
-        return value
 
 
 def schedule_option() -> click.Option:
@@ -151,26 +157,6 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
         ),
         *([option("--limits", limits)] if timed else []),
     ]
-
-
-class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A percentage: 5%, or 5. The value is the fraction, 0.05."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the fraction, or fail with what is no percentage."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value), re.ASCII)
-        if not match:
-            self.fail(f"'{value}' is no percentage: write it like 5%.", param, ctx)
-        number = float(match[1])
-        if not match[2] and 0 < number < 1:  # a gate must not guess
-            self.fail(
-                f"'{value}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%.", param, ctx
-            )
-        return number / 100
 
 
 def explain_command(ctx: click.Context, name: str) -> click.Command:

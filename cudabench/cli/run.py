@@ -12,8 +12,9 @@ import click
 from click.core import ParameterSource
 
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import Expressions, SpreadCommand
+from cudabench.cli.arguments import Expressions
 from cudabench.cli.groups import FILE
+from cudabench.cli.help import Headed
 from cudabench.cli.operation import OUTPUTS, measure, measuring_options
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError
@@ -199,7 +200,7 @@ def _explaining(ctx: click.Context, kernel: str) -> str:
     return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
 
 
-command = SpreadCommand(
+command = Headed(
     "run",
     params=[
         *problem_options(),

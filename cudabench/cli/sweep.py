@@ -14,8 +14,9 @@ import click
 
 from cudabench import operations
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import Ranges, SpreadCommand
+from cudabench.cli.arguments import Ranges
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError, exit_code
 from cudabench.results.thresholds import THRESHOLDS
@@ -94,7 +95,7 @@ def operation_command(name: str) -> click.Command:
 
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
-    return SpreadCommand(
+    return Headed(
         name,
         params=[
             click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=kernels),
@@ -118,7 +119,7 @@ def file_command() -> click.Command:
     """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
     from cudabench.cli import run
 
-    return SpreadCommand(
+    return Headed(
         FILE,
         params=[
             *options.without(run.problem_options(), *LEFT_OUT),
