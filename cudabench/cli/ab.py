@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.series import Series
-    from cudabench.records.revisions import Ab
 
 HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 
@@ -57,65 +56,55 @@ OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "includ
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
-def _common() -> list[click.Parameter]:
-    """Return the options that both forms share, behind those of the problem."""
-    return [
-        option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
-        option("--b OPTIONS", "Options of the new side.", "new_words"),
-        *options.compiler_options(),
-        *options.without(options.timing_options(), *THRESHOLDS),
-        options.seed_option(show_default=True),
-        option(
-            "--fail-on-regression PERCENT",
-            "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
-            "threshold",
-            type=percentage,
-        ),
-        option(
-            "--noise PERCENT",
-            "Difference of a kernel from itself, besides 20 ns.",
-            type=percentage,
-            default="0.2%",
-            show_default=True,
-        ),
-        option("--always", "Measure even if the machine code is the same."),
-        *options.json_options(),
-    ]
+def _made(form: str) -> click.Command:
+    """Return the command for two kernels of an operation, or of a user's files."""
+    problem: list[click.Parameter]
+    if form == FILE:
+        from cudabench.cli.run import problem_options
 
+        files = click.Argument(["old"], metavar="OLD.cu"), click.Argument(["new"], required=False, metavar="[NEW.cu]")
+        problem, callback = [*files, *options.without(problem_options(), *LEFT_OUT)], _ab_files
+    else:
+        from cudabench.cli import operation
 
-def _file_command() -> click.Command:
-    from cudabench.cli import run
-
+        problem = options.without(operation.problem_options(operations.get(form)), "words")
+        callback = partial(_ab_ladder, form)
     return Headed(
-        FILE,
+        form,
         params=[
-            click.Argument(["old"], metavar="OLD.cu"),
-            click.Argument(["new"], required=False, metavar="[NEW.cu]"),
-            *options.without(run.problem_options(), *LEFT_OUT),
-            *_common(),
+            *problem,
+            option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
+            option("--b OPTIONS", "Options of the new side.", "new_words"),
+            *options.compiler_options(),
+            *options.without(options.timing_options(), *THRESHOLDS),
+            options.seed_option(show_default=True),
+            option(
+                "--fail-on-regression PERCENT",
+                "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
+                "threshold",
+                type=percentage,
+            ),
+            option(
+                "--noise PERCENT",
+                "Difference of a kernel from itself, besides 20 ns.",
+                type=percentage,
+                default="0.2%",
+                show_default=True,
+            ),
+            option("--always", "Measure even if the machine code is the same."),
+            *options.json_options(),
         ],
-        callback=_ab_files,
-        help=HELP,
-    )
-
-
-def _ladder_command(name: str) -> click.Command:
-    from cudabench.cli.operation import problem_options
-
-    operation = operations.get(name)
-    return Headed(
-        name,
-        params=[*options.without(problem_options(operation), "words"), *_common()],
-        callback=partial(_ab_ladder, name),
-        help=f"Measure two kernels of {name} interleaved: -k OLD -k NEW, or one with --a and --b.",
+        callback=callback,
+        help=HELP
+        if form == FILE
+        else f"Measure two kernels of {form} interleaved: -k OLD -k NEW, or one with --a and --b.",
     )
 
 
 command = two_forms(
     "ab",
     "Kernels of your own, with the arguments of 'cudabench run'.",
-    _ladder_command,
-    _file_command,
+    _made,
     help=HELP,
     subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
 )
@@ -171,11 +160,7 @@ def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, An
 def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
     if len(given["kernels"]) > 2:
         raise UsageError(f"ab takes two kernels; {', '.join(given['kernels'])} are {len(given['kernels'])}: keep two.")
-    if (
-        not given["always"]
-        and all(old[name] == new[name] for name in OF_A_SIDE if name in old)
-        and (old.get("source") == new.get("source"))
-    ):
+    if not given["always"] and all(old.get(name) == new.get(name) for name in (*OF_A_SIDE, "source")):
         raise UsageError(
             f"Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
             f"{example}; --always measures a kernel against itself."
@@ -263,12 +248,10 @@ def _measured(
 ) -> int:
     """Measure the pair, show the verdict and return the exit code."""
     from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
     from cudabench.results import ab
 
     output = outputs.Output.of(given["json_path"], given["quiet"])
-    settings = replace(options.settings(dict(given), simulated=False), cpu=False)
-    run = Run([series], [choice], settings, request, path=output.path, listener=outputs.Screen(output))
+    run = output.run([series], [choice], options.settings(given, simulated=False), request)
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
     def work() -> None:
@@ -276,21 +259,17 @@ def _measured(
         run.file.ab.append(ab.verdict(old, new, labels, given["threshold"], given["noise"]))
         run.write()
 
-    outputs.carry_out(run, output, work, _show)
+    def show(run: Run, output: Output) -> None:
+        if output.quiet or not run.file.ab or run.file.device is None:
+            return
+        from cudabench.views import ab, console
+
+        (outcome,) = run.outcomes
+        out = console.tables(output.to_stdout)
+        ab.show(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
+
+    outputs.carry_out(run, output, work, show)
     (record,) = run.file.ab
-    slower = ab.regression(record, given["threshold"])
-    if slower:
+    if slower := ab.regression(record, given["threshold"]):
         outputs.say(f"{slower}.")
     return ab.exit_code(record, given["threshold"])
-
-
-def _show(run: Run, output: Output) -> None:
-    """Print the two sides and the verdict."""
-    found: list[Ab] = run.file.ab
-    if output.quiet or not found or run.file.device is None:
-        return
-    from cudabench.views import ab, console
-
-    (outcome,) = run.outcomes
-    out = console.tables(output.to_stdout)
-    ab.show(out, console.err(), outcome.operation, run.file.device, found[0], outcome.settings)

@@ -56,8 +56,7 @@ def command(
     asked = {"only": list(only), "energy": energy}
     made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=Screen(output))
     stopped = interrupting(made.collect)
-    if output.path is None:
-        output.write(made.file.text)
+    output.deliver(made.file)
     if not output.quiet:
         ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
     else:

@@ -42,7 +42,6 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench import devices
     from cudabench.cli import output as outputs
     from cudabench.cli.explain import simulated
-    from cudabench.measure.run import Run
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
@@ -59,9 +58,8 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
         ]
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
-    screen = outputs.Screen(output)
-    settings = replace(options.settings(given, simulated=True), cpu=False)
-    checking = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
+    settings = options.settings(given, simulated=True)
+    checking = output.run(series, [choice], settings, record)
     show = partial(_show, wanted=wanted, github=given["target"] == "github")
     outputs.carry_out(checking, output, checking.collect, show)
     # A kernel of which nothing is known counts though others ran.

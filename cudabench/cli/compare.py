@@ -145,7 +145,8 @@ class _Asked:
 
     def write_json(self, document: Callable[[], Mapping[str, Any]]) -> None:
         """Write the comparison where --json says."""
-        self.output.write(lambda: json_text(json.dumps(document(), indent=2)) + "\n")
+        if self.output.json:
+            self.output.json.write(json_text(json.dumps(document(), indent=2)) + "\n")
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
         """Show tables, as they are or in Markdown, where --to and --output say."""

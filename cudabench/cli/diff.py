@@ -47,32 +47,21 @@ PROBLEM = (
 )  # fmt: skip
 
 
-class Names(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Words joined by commas, of those that are known."""
-
-    name = "names"
-
-    def __init__(self, known: Callable[[], Sequence[str]]) -> None:
-        self.known = known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the words, or fail with the one that is unknown."""
-        if isinstance(value, tuple):
-            return value
-        words = tuple(dict.fromkeys(word.strip() for word in str(value).split(",") if word.strip()))
-        known = self.known()
-        for word in words:
-            if word not in known:
-                self.fail(f"'{word}' is none of {', '.join(known)}.{did_you_mean(word, known)}", param, ctx)
-        if not words:
-            self.fail(f"it names nothing: choose of {', '.join(known)}.", param, ctx)
-        return words
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a list with commas, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def _figures() -> Sequence[str]:
+def _gates(text: str) -> tuple[str, ...]:
+    """Return what --fail-on names. Raises BadParameter where something of it is unknown, and where it is nothing."""
     from cudabench.results.diff import FAIL_ON
 
-    return FAIL_ON
+    words = _words(text)
+    if unknown := next((word for word in words if word not in FAIL_ON), None):
+        raise click.BadParameter(f"'{unknown}' is none of {', '.join(FAIL_ON)}.{did_you_mean(unknown, FAIL_ON)}")
+    if not words:
+        raise click.BadParameter(f"it names nothing: choose of {', '.join(FAIL_ON)}.")
+    return words
 
 
 def _diff(**given: Any) -> int:
@@ -112,11 +101,9 @@ def _diff(**given: Any) -> int:
             found = revisions.count(found, (old, new), requests, pairs, Screen(output), demanded=demanded)
         record = _file(given, found, old, new)
     failed = diff.failures(found, wanted)
-    output.write(record.text)
-    if output.report:
-        from cudabench.cli.output import write_page
-
-        write_page([record], [output.report.stem], output.report)
+    if output.path:
+        record.write(output.path)
+    output.deliver(record)
     _show(given, record, failed, place, output)
     return gravest(failure.code for failure in failed)
 
@@ -148,7 +135,7 @@ def _architectures(wanted: str) -> tuple[str, ...]:
         known = compiler.supported_architectures("nvcc")
     if wanted == "all":
         return tuple(name for name in ARCHITECTURES if name.rstrip("af") in known)
-    words = tuple(dict.fromkeys(word.strip() for word in wanted.split(",") if word.strip()))
+    words = _words(wanted)
     for word in words:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (known and word.rstrip("af") not in known):
             raise UsageError(f"--arch '{word}' is no architecture that the compiler has: {', '.join(known)}, or all.")
@@ -226,7 +213,7 @@ command = Headed(
             "--fail-on LIST",
             "Exit 4 if one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,executed; "
             "if occupancy fell; if code or arithmetic changed.",
-            type=Names(_figures),
+            type=_gates,
         ),
         options.seed_option(show_default=True),
         option(

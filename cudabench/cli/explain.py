@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -28,62 +27,43 @@ if TYPE_CHECKING:
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
 
 
-def _params(problem: Sequence[click.Parameter], seed: click.Option) -> list[click.Parameter]:
-    """Return the parameters of either form, behind those of its problem."""
-    return [
-        *problem,
-        *options.compiler_options(),
-        *picture_options(),
-        *options.limits_options(timed=False),
-        seed,
-        *options.output_options(),
-    ]
+def explain_command(form: str) -> click.Command:
+    """Return the command that explains an operation's kernels, or those of a user's file."""
+    if form == FILE:
+        from cudabench.cli.run import problem_options
 
+        problem, summary = problem_options(), "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given"
+    else:
+        from cudabench.cli import operation
 
-def explain_command(name: str) -> click.Command:
-    """Return the command that explains an operation's kernels."""
-    from cudabench.cli.operation import problem_options
-
-    operation = operations.get(name)
+        of = operations.get(form)
+        problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
     return Headed(
-        name,
-        params=_params(problem_options(operation), options.seed_option()),
-        callback=partial(_explain, name),
-        help=f"Explain the kernels of {name}: {operation.summary}.",
+        form,
+        params=[
+            *problem,
+            *options.compiler_options(),
+            option("--threads", "Show which elements each thread accesses, and their banks."),
+            option("--banks", "Draw how a warp uses the 32 banks."),
+            option(
+                "--warp B,W",
+                "With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
+                "a small problem, else 0,0.",
+                type=Numbers(2),
+            ),
+            *options.limits_options(timed=False),
+            options.seed_option(show_default=form == FILE),
+            *options.output_options(),
+        ],
+        callback=partial(_explain, form),
+        help=f"Explain {summary}.",
     )
-
-
-def explain_file() -> click.Command:
-    """Return the command that explains kernels of a user's file; it takes the arguments of `run`."""
-    from cudabench.cli import run
-
-    return Headed(
-        FILE,
-        params=_params(run.problem_options(), options.seed_option(show_default=True)),
-        callback=_explain_file,
-        help="Explain kernels of FILE.cu; 'cudabench run --help' tells how arguments are given.",
-    )
-
-
-def picture_options() -> list[click.Parameter]:
-    """Return what is drawn beside the table."""
-    return [
-        option("--threads", "Show which elements each thread accesses, and their banks."),
-        option("--banks", "Draw how a warp uses the 32 banks."),
-        option(
-            "--warp B,W",
-            "With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
-            "a small problem, else 0,0.",
-            type=Numbers(2),
-        ),
-    ]
 
 
 command = two_forms(
     "explain",
     "Any kernel of your own, with the arguments of 'cudabench run'.",
     explain_command,
-    explain_file,
     help="""Show why kernels are fast or slow, line by line, from the simulator.
 
 For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes the
@@ -92,45 +72,29 @@ arguments of the operation's own command. Two kernels, -k A -k B, are shown side
 )
 
 
-def _explain(name: str, **given: Any) -> int:
-    """Explain an operation's kernels and return the exit code."""
-    from cudabench.cli.operation import request_of
-    from cudabench.plan import cases
-    from cudabench.plan.series import Series
-
-    operation = operations.get(name)
-    several = pricing.several(given, simulated=True)
-    device = "sim" if several else simulated(pricing.on_device(given))
-    request = request_of(operation, {**given, "device": device})
-    series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
-    return explain([series], asdict(request), given)
-
-
 @click.pass_context
-def _explain_file(ctx: click.Context, /, **given: Any) -> int:
-    """Explain kernels of a file and return the exit code."""
-    from cudabench.cli import run
-
-    series, record, _ = run.planned(ctx, given, "explain")
-    return explain(series, record, given)
-
-
-def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, Any]) -> int:
-    """Simulate all series, show the explanations and return the exit code."""
+def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
+    """Simulate what the options ask for, show the explanations and return the exit code."""
     from cudabench import devices
     from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
 
+    series: Sequence[Series]
+    if form == FILE:
+        from cudabench.cli import run as of_file
+
+        series, request, _ = of_file.planned(ctx, given, "explain")
+    else:
+        from cudabench.cli import operation
+
+        device = "sim" if pricing.several(given, simulated=True) else simulated(pricing.on_device(given))
+        series, request = operation.planned(form, {**given, "device": device})
     several = pricing.several(given, simulated=True)
     choices, cards = pricing.where(given, several, lambda device: (devices.choose(simulated(device)),))
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
-    settings = replace(options.settings(given, simulated=True), cpu=False)
-    run = Run(
-        series, choices, settings, request, path=output.path, listener=outputs.Screen(output),
-        trace=watched(planned, given, paired), record=bool(output.report), cards=cards,
-    )  # fmt: skip
+    settings = options.settings(given, simulated=True)
+    run = output.run(series, choices, settings, request, trace=watched(planned, given, paired), cards=cards)
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
     outputs.carry_out(run, output, run.collect, show)
     return exit_code(result.status for result in run.file.results)

@@ -329,7 +329,8 @@ def report(
     if not found.cards:
         why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it has no .json file"
         raise CudabenchError(f"{found.folders[-1]} holds no shard that can be read{why}.")
-    place.write(lambda: _file(found).text())
+    if place.json:
+        place.json.write(_file(found).text())
     if picture:
         _draw(made, found, picture, drawn)
     if text.path or not place.quiet:

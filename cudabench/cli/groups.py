@@ -87,18 +87,13 @@ class LazyGroup(Headed, click.Group):
         return [*files, *found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def two_forms(
-    name: str,
-    files: str,
-    of_operation: Callable[[str], click.Command],
-    of_file: Callable[[], click.Command],
-    **more: Any,
-) -> LazyGroup:
-    """Return a command with a form for an operation's kernels and one for FILE.cu, of which `files` is the summary."""
+def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:
+    """Return a command with a form for each operation's kernels and one for FILE.cu, of which `files` is the summary;
+    `make` returns it."""
     return LazyGroup(
         name,
         sections={"Operations": operations.SUMMARIES, "Files": {FILE: files}},
-        make=lambda form: of_file() if form == FILE else of_operation(form),
+        make=make,
         kind="neither an operation nor a .cu file",
         **more,
     )

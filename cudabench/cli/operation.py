@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,9 +18,9 @@ from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError, exit_code
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import Result
+from cudabench.results.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output, Screen
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
@@ -34,9 +33,6 @@ TYPES = {
     "fp64": "float64", "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "__half": "float16",
     "bf16": "bfloat16", "__nv_bfloat16": "bfloat16", "int": "int32", "i32": "int32", "i8": "int8", "char": "int8",
 }  # fmt: skip
-
-
-OUTPUTS = ("json_path", "report_path", "quiet")  # options of no command that is printed
 
 
 def operation_command(name: str) -> click.Command:
@@ -148,51 +144,41 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     )
 
 
-def _run(name: str, **given: Any) -> int:
-    """Measure what the options ask for and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli.output import Output
+def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
+    """Return what is to be run, a series for each of --sizes, and the request for the records."""
     from cudabench.plan import cases
     from cudabench.plan.series import Series
-
-    operation = operations.get(name)
-    several = pricing.several(given)
-    given["device"] = "sim" if several else pricing.on_device(given)
-    request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    make = partial(operations.get, name)
-    series = [Series(make, tuple(cases.build(operation, one))) for one in _sized(request, given)]
-    record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
-    more = partial(explaining, click.get_current_context(), name, given)
-    return measure(series, record, given, output, more, choose=devices.choose_all, several=several)
-
-
-def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
-    """Return the command that explains a kernel of an operation as it was asked for."""
-    explain = options.explain_command(ctx, name)
-    _, block = positional(given["words"], (), None)
-    words = options.retyped(ctx, explain, ("words", "kernels", *OUTPUTS))
-    words += ["--block", *map(str, block)] if block else []
-    return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
-
-
-def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
-    """Return the request at each size of --sizes, one number for all dimensions; by itself without."""
     from cudabench.plan.sizes import sizes
 
-    if given["sizes"] is None:
-        return [request]
-    if given["size"]:
+    operation = operations.get(name)
+    request, several = request_of(operation, given), given.get("sizes")
+    if several and given["size"]:
         size = " ".join(map(str, given["size"]))
-        raise UsageError(f"--size {size} and --sizes {given['sizes']} both say how large: keep one.")
-    return [replace(request, size=(size,)) for size in sizes(given["sizes"])]
+        raise UsageError(f"--size {size} and --sizes {several} both say how large: keep one.")
+    # One number of --sizes is for all dimensions.
+    requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
+    make = partial(operations.get, name)
+    series = [Series(make, tuple(cases.build(operation, one))) for one in requests]
+    return series, {**asdict(request), "sizes": several} if several else asdict(request)
+
+
+@click.pass_context
+def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
+    """Measure what the options ask for and return the exit code."""
+    from cudabench import devices
+
+    several = pricing.several(given)
+    given["device"] = "sim" if several else pricing.on_device(given)
+    series, record = planned(name, given)
+    _, block = positional(given["words"], (), None)
+    more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
+    return measure(series, record, given, more, choose=devices.choose_all, several=several)
 
 
 def measure(
     series: Sequence[Series],
     record: Mapping[str, Any],
     given: dict[str, Any],
-    output: Output,
     more: Callable[[str], str],
     *,
     choose: Callable[[str], Sequence[Choice]],
@@ -205,23 +191,19 @@ def measure(
     the devices of --device. requests: of a user's own kernels.
     """
     from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
 
-    limits = options.thresholds(given)
+    output = outputs.Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
     choices, cards = pricing.where(given, several, choose)
     if choices[0].kind == "sim":
         refuse_on_a_simulator(limits, given.get("peers", ()))
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     output.refuse_several([case.kernel for one in series for case in one.cases], choices)
-    screen = outputs.Screen(output)
-    run = Run(
-        series, choices, settings, record, path=output.path, listener=screen, record=bool(output.report), cards=cards,
-        counted=given["limits"],
-    )  # fmt: skip
+    run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
     run.note(limits)  # an export can then tell what missed them
     told: list[str] = []
     fuzzed = bool(given.get("fuzz"))
-    work = _fuzzing(run, series, requests, given, settings, screen, told) if fuzzed else run.collect
+    work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
     outputs.carry_out(run, output, work, partial(outputs.tables, more=None if several or fuzzed else more))
     for sentence in told:
         outputs.say(sentence)
@@ -234,7 +216,6 @@ def _fuzzing(
     requests: Sequence[UserRequest],
     given: Mapping[str, Any],
     settings: Settings,
-    listener: Screen,
     told: list[str],
 ) -> Callable[[], None]:
     """Return what runs the kernels and then every right one on other inputs; what is to be said goes into `told`.
@@ -255,9 +236,9 @@ def _fuzzing(
 
     def work() -> None:
         run.collect()
-        fuzz.fuzz_all(kernels, run, settings, count, where, listener, tell)
+        fuzz.fuzz_all(kernels, run, settings, count, where, run.listener, tell)
 
-    return work  # fmt: skip
+    return work
 
 
 def refuse_on_a_simulator(limits: Mapping[str, float], peers: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import takewhile
@@ -16,9 +17,9 @@ from cudabench.cards import load as cards
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
-from cudabench.results.thresholds import THRESHOLDS
 
 PLACE = click.Path()
+NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet")  # options of no explanation
 LISTS = ("card", "price")  # options whose one value is a list with commas
 
 
@@ -159,40 +160,29 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
     ]
 
 
-def explain_command(ctx: click.Context, name: str) -> click.Command:
-    """Return the command that explains an operation's kernels, or those of a file."""
-    root = ctx.find_root().command
-    assert isinstance(root, click.Group)
-    explain = root.get_command(ctx, "explain")
-    assert isinstance(explain, click.Group)
-    found = explain.get_command(ctx, name)
-    assert found is not None
-    return found
+def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:
+    """Return the command that explains a kernel of an operation or a file: its own words, those of the options that
+    were typed and that it takes too, and what stands behind them."""
+    from cudabench.cli import explain
 
-
-def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:
-    """Return the options that were typed and that another command takes too, as words, but for those left out."""
-    words = []
-    for param in other.params:
-        given = ctx.params.get(param.name or "")
-        typed = ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
-        if not typed or param.name in left_out or given in (None, (), False):
+    words: list[str] = []
+    for param in explain.command.make(form).params:
+        name = str(param.name)
+        given = ctx.params.get(name)
+        typed = ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE
+        if not typed or name in NOT_EXPLAINED or given in (None, (), False):
             continue
         flag = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
         for value in given if param.multiple or param.nargs == -1 else (given,):
             plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
             words += flag if value is True else [*flag, *map(str, plain)]
-    return words
+    return shlex.join(["cudabench", "explain", *first, "-k", kernel, *words, *last])
 
 
 def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:
-    """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
+    """Return the settings that the options of this module ask for; options that a command lacks take their defaults,
+    and without --no-cpu it has no CPU baseline."""
     names = {field.name for field in fields(Settings)}
     given = {name: value for name, value in options.items() if name in names and value is not None}
     jobs = options.get("jobs") if simulated else 1
-    return settings_for(simulated, **{**given, "cpu": not options.get("no_cpu", False), "jobs": jobs})
-
-
-def thresholds(options: dict[str, Any]) -> dict[str, float]:
-    """Return the thresholds that were given, by option name."""
-    return {key: options[key] for key in THRESHOLDS if options.get(key) is not None}
+    return settings_for(simulated, **{**given, "cpu": not options.get("no_cpu", True), "jobs": jobs})

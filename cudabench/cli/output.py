@@ -21,21 +21,42 @@ from cudabench.views.progress import Progress, Waiting
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
+    from cudabench.plan.series import Series
     from cudabench.records.file import ResultsFile
+    from cudabench.records.planned import Settings
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a text goes: to a file, a pipe or a device, or to standard output, of which `path` is None."""
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, word: str | None, option: str = "--output") -> Destination:
+        """Return what an option names. Raises CudabenchError, before anything runs, where that cannot be written."""
+        path = None if word in (None, "-") else Path(str(word))
+        if path is not None:
+            check_target(path, option)
+        return cls(path)
+
+    def write(self, content: str, *, beside: bool = False) -> None:
+        """Write a text; beside: to standard error where it would go to standard output, which has something else."""
+        if self.path is not None:
+            write_whole(self.path, content.encode())
+        else:
+            click.echo(content, nl=False, err=beside)
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: into a file, to standard output, and a table unless all is to be quiet.
+    """Where results go: to where --json says, if it is given, and into tables unless all is to be quiet.
 
-    `stream` is a place that is no file, which gets the whole once, at the end. `key` is the value to print instead of
-    tables. `report` is where the page of --report goes.
+    `key` is the value to print instead of tables. `report` is where the page of --report goes.
     """
 
-    path: Path | None
-    to_stdout: bool
+    json: Destination | None
     quiet: bool
-    stream: Path | None = None
     key: str | None = None
     report: Path | None = None
 
@@ -45,35 +66,50 @@ class Output:
 
         Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
         """
-        quiet = quiet or key is not None
         if key is not None:
             from cudabench.records.values import check_key
 
             check_key(key)
-        path = None if json_path in (None, "-") else Path(str(json_path))
-        if path is not None:
-            check_target(path)
+        json = None if json_path is None else Destination.of(json_path, "--json")
         report = None if report_path is None else Path(report_path)
         if report is not None:
             if report_path == "-":
                 raise UsageError("--report - names no file: write --report page.html.")
-            if path is not None and report.absolute() == path.absolute():
+            if json and json.path and report.absolute() == json.path.absolute():
                 raise UsageError(f"--report {report_path} and --json {json_path} name one file: keep two.")
             check_page(report, "--report")
-        to_stdout = json_path == "-" or (path is not None and is_stdout(path))
-        if key is not None and to_stdout:
+        if json and json.path and is_stdout(json.path):
+            json = Destination(None)
+        if key is not None and json and not json.path:
             raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
-        if path is None or to_stdout:
-            return cls(None, to_stdout, quiet, key=key, report=report)
-        if is_file(path):
-            return cls(path, False, quiet, key=key, report=report)
-        return cls(None, False, quiet, path, key, report)
+        return cls(json, quiet or key is not None, key, report)
 
-    def write(self, content: Callable[[], str]) -> None:
-        """Write what belongs where --json says, once."""
-        place = self.path or self.stream
-        if place or self.to_stdout:
-            Destination(place).write(content())
+    @property
+    def path(self) -> Path | None:
+        """The file that is written as a run goes on; a pipe or a device gets the whole once, at the end."""
+        return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether the results go to standard output."""
+        return self.json is not None and self.json.path is None
+
+    def run(
+        self, series: Sequence[Series], choices: Sequence[Choice], settings: Settings, request: Mapping[str, Any],
+        **more: Any,
+    ) -> Run:  # fmt: skip
+        """Return a run that writes where its results go, and shows what it does."""
+        return Run(
+            series, choices, settings, request,
+            path=self.path, listener=Screen(self), record=bool(self.report), **more,
+        )  # fmt: skip
+
+    def deliver(self, file: ResultsFile) -> None:
+        """Print the results file where it goes to standard output or another stream, and write the page."""
+        if self.json and self.path is None:
+            self.json.write(file.text())
+        if self.report and (file.results or file.diff):
+            write_page([file], [self.report.stem], self.report)
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
@@ -102,28 +138,6 @@ class Output:
             )
 
 
-@dataclass(frozen=True)
-class Destination:
-    """Where a text goes: to a file, a pipe or a device, or to standard output, of which `path` is None."""
-
-    path: Path | None
-
-    @classmethod
-    def of(cls, word: str | None, option: str = "--output") -> Destination:
-        """Return what an option names. Raises CudabenchError, before anything runs, where that cannot be written."""
-        path = None if word in (None, "-") else Path(str(word))
-        if path is not None:
-            check_target(path, option)
-        return cls(path)
-
-    def write(self, content: str, *, beside: bool = False) -> None:
-        """Write a text; beside: to standard error where it would go to standard output, which has something else."""
-        if self.path is not None:
-            write_whole(self.path, content.encode())
-        else:
-            click.echo(content, nl=False, err=beside)
-
-
 def add_summary(markdown: Callable[[], str]) -> None:
     """Add tables to the page of a GitHub job, where there is one."""
     if place := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -146,36 +160,30 @@ class Screen(Listener):
     """Shows what a run does, unless all is to be quiet."""
 
     def __init__(self, output: Output) -> None:
-        self._quiet = output.quiet
-        self._progress: Progress | None = None
+        self._shown = not output.quiet
 
     def begin(self, kernels: int) -> None:
         """Start the line of progress."""
-        self._progress = Progress(kernels, shown=not self._quiet)
-        self._progress.__enter__()
+        self._progress = Progress(kernels, shown=self._shown).__enter__()
 
     def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
         """Show it."""
-        if self._progress:
-            self._progress.update(done, kernel, phase, fraction)
+        self._progress.update(done, kernel, phase, fraction)
 
     def printed(self, text: str) -> None:
         """Pass on what a kernel printed."""
-        if self._progress:
-            self._progress.print(text)
+        self._progress.print(text)
 
     def end(self) -> None:
         """Take the line away."""
-        if self._progress:
-            self._progress.__exit__(None, None, None)
-            self._progress = None
+        self._progress.__exit__(None, None, None)
 
 
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped = interrupting(work)
-    deliver(run, output)
+    output.deliver(run.file)
     show(run, output)
     if stopped:
         raise stopped
@@ -203,14 +211,6 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
             other = "" if card.named else "; --on takes another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
         console.tables(output.to_stdout).print(note)
-
-
-def deliver(run: Run, output: Output) -> None:
-    """Print the results file where it goes to standard output or another stream, and write the page."""
-    if output.path is None:
-        output.write(run.file.text)
-    if output.report and (run.file.results or run.file.diff):
-        write_page([run.file], [output.report.stem], output.report)
 
 
 def check_page(target: Path, option: str) -> None:

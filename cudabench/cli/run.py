@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
@@ -15,7 +14,7 @@ from cudabench.cli import complete, options, pricing
 from cudabench.cli.arguments import Expressions
 from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
-from cudabench.cli.operation import OUTPUTS, measure, measuring_options
+from cudabench.cli.operation import measure, measuring_options
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import UsageError
 
@@ -175,7 +174,6 @@ def planned(
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
     several = pricing.several(given)
@@ -187,17 +185,9 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
         raise UsageError(
             f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
         )
-    more = partial(_explaining, ctx)
+    more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
     choose = lambda device: (devices.choose(device),)  # noqa: E731
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    return measure(series, record, given, output, more, choose=choose, several=several, requests=requests)
-
-
-def _explaining(ctx: click.Context, kernel: str) -> str:
-    """Return the command that explains a kernel with the arguments that were typed."""
-    words = options.retyped(ctx, options.explain_command(ctx, FILE), ("file", "kernels", *OUTPUTS))
-    file = [ctx.params["file"]] if ctx.params["file"] else []
-    return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
+    return measure(series, record, given, more, choose=choose, several=several, requests=requests)
 
 
 command = Headed(

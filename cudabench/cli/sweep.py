@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run
+    from cudabench.plan.series import Series
     from cudabench.plan.space import Plan, Point
-    from cudabench.records.planned import Operation
+    from cudabench.records.planned import Operation, Settings
     from cudabench.records.results import Result
     from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
@@ -67,6 +68,11 @@ problem of its own each, with a best of its own. What cannot be launched is left
 
 REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep has its own of, or none
 LEFT_OUT = ("save", "profile", "where")  # of `run`
+# How a measurement is repeated: options, and what they are without being given.
+PROTOCOL = (
+    ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
+    ("-d", "device", "auto"),
+)  # fmt: skip
 STRATEGIES = (
     "random_sample", "greedy_ils", "greedy_mls", "mls", "genetic_algorithm", "simulated_annealing", "dual_annealing",
     "basinhopping", "diff_evo", "pso", "firefly_algorithm", "bayes_opt",
@@ -148,8 +154,7 @@ def file_command() -> click.Command:
 command = two_forms(
     "sweep",
     "A kernel of your own, with the arguments of 'cudabench run'.",
-    operation_command,
-    file_command,
+    lambda form: file_command() if form == FILE else operation_command(form),
     help=HELP,
     subcommand_metavar="OPERATION|FILE.cu [OPTIONS]",
 )
@@ -162,7 +167,6 @@ command = two_forms(
 class _Asked:
     """A sweep before it runs: its points, what no point varies, and the line that repeats one."""
 
-    operation: Operation
     plan: Plan
     record: Mapping[str, Any]
     fixed: Mapping[str, Any]
@@ -195,7 +199,7 @@ def _sweep_operation(
     swept = {axis.name for axis in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     return _carry_out(
-        _Asked(operation, plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
+        _Asked(plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
     )
 
 
@@ -205,23 +209,17 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
     words += map(str, result.block[: operation.block_dimensions])
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
     words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
-    words += ["--source", given["source"]] if given["source"] else []
-    for own in operation.options:
-        if given[own.name] != own.default:
-            words += [f"--{own.name}", str(given[own.name])]
+    own = [(f"--{option.name}", option.name, option.default) for option in operation.options]
+    words += _unusual([("--source", "source", None), *own], given)
     for text in given["defines"]:
         name, _, value = text.partition("=")
         words += ["-D", f"{name}={result.parameters.get(name, value)}"]
-    return shlex.join(words + _protocol_words(given))
+    return shlex.join([*words, *_unusual(PROTOCOL, given)])
 
 
-def _protocol_words(given: Mapping[str, Any]) -> list[str]:
-    """Return how a measurement is repeated: what is not as it would be anyhow."""
-    words = ["--cache", given["cache"]] if given["cache"] != "cold" else []
-    words += ["--seed", str(given["seed"])] if given["seed"] else []
-    words += ["--on", given["card"]] if given["card"] else []
-    words += ["--price", given["price"]] if given["price"] else []
-    return words + (["-d", given["device"]] if given["device"] != "auto" else [])
+def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any]) -> list[str]:
+    """Return the words of the options (flag, name, default) whose values are not their defaults."""
+    return [word for flag, name, usual in options if given[name] != usual for word in (flag, str(given[name]))]
 
 
 def _sweep_file(**given: Any) -> int:
@@ -238,27 +236,19 @@ def _sweep_file(**given: Any) -> int:
     request = request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
     with reading(given["file"], given, min(space.count, MOST_POINTS)):
-        points, plan = _planned(space, given)
-    operation = points[0].series.make()
+        plan = _planned(space, given)
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
-    asked = _Asked(
-        operation,
-        plan,
-        record,
-        space.fixed(),
-        partial(_file_line, space, given),
-        space=space if given["strategy"] else None,
-    )
-    return _carry_out(asked, given)
+    searched = space if given["strategy"] else None
+    return _carry_out(_Asked(plan, record, space.fixed(), partial(_file_line, space, given), space=searched), given)
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
     seedless = {**given, "seed": 0}  # the request has it
-    return shlex.join(space.command(result.parameters) + _protocol_words(seedless))
+    return shlex.join([*space.command(result.parameters), *_unusual(PROTOCOL, seedless)])
 
 
-def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]:
-    """Return the points of a space, or, where it is searched, the first that can be launched, with the plan of it.
+def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
+    """Return the plan of a space; of one that is searched it has no points yet.
 
     Raises UsageError where there are too many to measure one by one, or none.
     """
@@ -285,8 +275,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]
     if not points:
         first = refused[0]
         raise UsageError(f"No point of the sweep can be launched; {text_of(first.values)}: {first.reason}")
-    plan = Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
-    return points, plan
+    return Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
 
 
 # Running it ----------------------------------------------------------------------------------------------------------
@@ -309,7 +298,7 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
     choices, cards = pricing.where(given, several, lambda device: (devices.choose(device),))
     settings = options.settings(given, simulated=choices[0].kind == "sim")
-    run = _run_of(asked, choices, sweep.coarse(settings), outputs.Screen(output), output, cards)
+    run = _run_of(asked, choices, sweep.coarse(settings), output, cards)
     told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
@@ -317,26 +306,25 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
     if kept and Path(kept).exists():
         note_taken_up(Path(kept))
         before = sweep.known(results.load(kept), kept, run, told["fixed"])
+    plan, complete = asked.plan, False
     finals: list[Final] = []
-    done: list[bool] = []
-    searched: list[Plan] = []
 
     def both_passes() -> None:
-        plan = asked.plan
+        nonlocal plan, complete
         try:
             if asked.space:
                 from cudabench.measure.search import search
 
-                searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
+                plan = search(run, asked.space, given["strategy"], given["evaluations"], before)
             else:
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
         finally:
             run.write()  # an interruption may come between a result and its file
-        done.append(True)
+        complete = True
 
     def show(run: Run, output: Output) -> None:
-        _show(run, output, asked, searched[0] if searched else asked.plan, finals, bool(done), given)
+        _show(run, output, asked, plan, finals, complete, given["resume"] or given["json_path"])
 
     outputs.carry_out(run, output, both_passes, show)
     # A point that fails alone is one not to take.
@@ -344,22 +332,13 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
     return exit_code(statuses & {"wrong", "ok"} or statuses)
 
 
-def _run_of(
-    asked: _Asked, choices: Sequence[Choice], settings: Any, screen: Any, output: Output, cards: Sequence[Card]
-) -> Run:
+def _run_of(asked: _Asked, choices: Sequence[Choice], settings: Settings, output: Output, cards: Sequence[Card]) -> Run:
     """Return the run, with a series for each set of arguments and no case yet."""
-    from cudabench.measure.run import Run
-
-    plan: Plan = asked.plan
-    points = plan.points or (asked.space.first(),) if asked.space else plan.points
-    firsts: dict[int, Point] = {}
+    points = (asked.space.first(),) if asked.space else asked.plan.points
+    firsts: dict[int, Series] = {}
     for point in points:
-        firsts.setdefault(id(point.series.make), point)
-    series = [replace(point.series, cases=(point.case,)) for point in firsts.values()]
-    run = Run(
-        series, choices, settings, asked.record, path=output.path, listener=screen, record=bool(output.report),
-        cards=cards,
-    )  # fmt: skip
+        firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
+    run = output.run([*firsts.values()], choices, settings, asked.record, cards=cards)
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
     run.note({"kernels": list(dict.fromkeys(point.case.kernel for point in points))})
@@ -367,36 +346,21 @@ def _run_of(
 
 
 def _show(
-    run: Run,
-    output: Output,
-    asked: _Asked,
-    plan: Plan,
-    finals: Sequence[Final],
-    complete: bool,
-    given: Mapping[str, Any],
+    run: Run, output: Output, asked: _Asked, plan: Plan, finals: Sequence[Final], complete: bool, file: str | None
 ) -> None:
-    """Print the map or the table, and the best points."""
+    """Print the map or the table, and the best points; file: what has the results."""
     if output.quiet or run.file.device is None:
         return
     from cudabench.views import console
     from cudabench.views import sweep as view
 
+    first = run.outcomes[0]
     swept = view.Swept(
-        asked.operation,
-        run.file.device,
-        run.outcomes[0].settings,
-        tuple(run.file.results),
-        plan.refused,
-        finals,
-        complete,
-        asked.repeat,
-        plan.axes,
-        None if asked.space else len(plan.points),
-        given["resume"] or given["json_path"],
-        bool(run.devices[0].note),
-    )
+        first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
+        asked.repeat, plan.axes, None if asked.space else len(plan.points), file, bool(run.devices[0].note),
+    )  # fmt: skip
     out = console.tables(output.to_stdout)
     if run.by_card:
         view.report_by_card(out, swept, run.cards)
-        return
-    view.report(out, swept, map_of_blocks=asked.blocks_only)
+    else:
+        view.report(out, swept, map_of_blocks=asked.blocks_only)
