@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,17 +48,12 @@ def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
 
     Raises UsageError for a price that is not a number, and for a card that is not among them.
     """
-    prices = dict(_prices(found, text))
-    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)
-
-
-def _prices(found: Sequence[Card], text: str) -> Iterator[tuple[str, float]]:
-    seen: set[str] = set()
+    prices: dict[str, float] = {}
     keys = [card.key for card in found]
-    for piece in text.split(","):
+    for piece in map(str.strip, text.split(",")):
         name, equals, amount = (part.strip() for part in piece.rpartition("="))
         if not (name and equals and amount):
-            said = line(piece.strip()) or "nothing between two commas"
+            said = line(piece) or "nothing between two commas"
             raise UsageError(f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.")
         key = name if name in keys else known_as(name) or name
         if key not in keys:
@@ -67,17 +62,12 @@ def _prices(found: Sequence[Card], text: str) -> Iterator[tuple[str, float]]:
                 f"--price {line(text)}: {line(name)} is not one of the cards of --on ({', '.join(map(line, keys))}): "
                 f"add it there, or leave its price out.{near}"
             )
-        if key in seen:
+        if key in prices:
             raise UsageError(f"--price {line(text)} has two prices of {line(key)}: keep one.")
-        seen.add(key)
-        yield key, _price(amount, piece.strip())
-
-
-def _price(amount: str, piece: str) -> float:
-    try:
-        value = float(amount)
-    except ValueError:
-        raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
-    if not 0 <= value < math.inf:
-        raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
-    return value
+        try:
+            prices[key] = float(amount)
+        except ValueError:
+            raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
+        if not 0 <= prices[key] < math.inf:
+            raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
+    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)

@@ -79,7 +79,9 @@ def load(name: str) -> Card:
         return shipped(known)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
-        return from_file(path)
+        if not path.exists():
+            raise no_such_file(path, "*.json", f"--on {line(name)}")
+        return of(files.document_of(files.read_text(path), line(name)), name)
     near = did_you_mean(_plain(name), NAMES)
     raise UsageError(
         f"--on {line(name)} is not a card that cudabench knows.{near} Use {', '.join(NAMES)}, or a file of "
@@ -130,13 +132,6 @@ def like(device: DeviceInfo) -> Card:
             reason="2 * memory clock * bus width",
         )  # fmt: skip
     return Card(device, peak)
-
-
-def from_file(path: Path) -> Card:
-    """Return the card of a results file; errors as `load`."""
-    if not path.exists():
-        raise no_such_file(path, "*.json", f"--on {line(str(path))}")
-    return of(files.document_of(files.read_text(path), line(str(path))), str(path))
 
 
 def of(document: Mapping[str, Any], name: str) -> Card:

@@ -7,25 +7,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cudabench import operations
+from cudabench import devices, operations
+from cudabench.cli import operation as ladders
 from cudabench.cli import options
+from cudabench.cli import run as user
 from cudabench.cli.arguments import percentage
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
+from cudabench.cli.output import Output, carry_out, reading, say
 from cudabench.errors import DeviceUnusable, UsageError
+from cudabench.plan.series import Series
 from cudabench.results.thresholds import THRESHOLDS
-
-if TYPE_CHECKING:
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
-    from cudabench.measure.run import Run
-    from cudabench.plan.series import Series
+from cudabench.views import console
 
 HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 
@@ -60,14 +59,10 @@ def _made(form: str) -> click.Command:
     """Return the command for two kernels of an operation, or of a user's files."""
     problem: list[click.Parameter]
     if form == FILE:
-        from cudabench.cli.run import problem_options
-
         files = click.Argument(["old"], metavar="OLD.cu"), click.Argument(["new"], required=False, metavar="[NEW.cu]")
-        problem, callback = [*files, *options.without(problem_options(), *LEFT_OUT)], _ab_files
+        problem, callback = [*files, *options.without(user.problem_options(), *LEFT_OUT)], _ab_files
     else:
-        from cudabench.cli import operation
-
-        problem = options.without(operation.problem_options(operations.get(form)), "words")
+        problem = options.without(ladders.problem_options(operations.get(form)), "words")
         callback = partial(_ab_ladder, form)
     return Headed(
         form,
@@ -77,7 +72,7 @@ def _made(form: str) -> click.Command:
             option("--b OPTIONS", "Options of the new side.", "new_words"),
             *options.compiler_options(),
             *options.without(options.timing_options(), *THRESHOLDS),
-            options.seed_option(show_default=True),
+            options.seed_option(),
             option(
                 "--fail-on-regression PERCENT",
                 "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
@@ -170,8 +165,6 @@ def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     """Measure two kernels of the user's own and return the exit code."""
-    from cudabench.cli.output import reading
-    from cudabench.cli.run import request_of
     from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.userkernel.plan import pair
 
@@ -187,7 +180,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
         ]
         with named_as_given(checkouts):
             requests = [
-                request_of({**side, "file": checkout.path, "include": checkout.include})
+                user.request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
             ]
             with reading(files[0], given, len(requests)):
@@ -203,15 +196,13 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
 @click.pass_context
 def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
     """Measure two kernels of a ladder and return the exit code."""
-    from cudabench.cli.operation import request_of
     from cudabench.plan import cases as planning
-    from cudabench.plan.series import Series
 
     choice = _gpu(given)
     operation = operations.get(name)
     old, new = _sides(ctx, given, OF_A_LADDERS_SIDE)
     _check_apart(old, new, given, "--a '--block 32 8' --b '--block 64 4'")
-    requests = [request_of(operation, {**side, "words": ()}) for side in (old, new)]
+    requests = [ladders.request_of(operation, {**side, "words": ()}) for side in (old, new)]
     cases = []
     for request in requests:
         found = planning.build(operation, request)
@@ -227,9 +218,8 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
 # Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def _gpu(given: Mapping[str, Any]) -> Choice:
+def _gpu(given: Mapping[str, Any]) -> devices.Choice:
     """Return the GPU. Raises DeviceUnusable where there is none."""
-    from cudabench import devices
 
     if given["device"] == "all":
         raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
@@ -244,13 +234,16 @@ def _gpu(given: Mapping[str, Any]) -> Choice:
 
 
 def _measured(
-    series: Series, choice: Choice, request: Mapping[str, Any], labels: tuple[str, str], given: Mapping[str, Any]
+    series: Series,
+    choice: devices.Choice,
+    request: Mapping[str, Any],
+    labels: tuple[str, str],
+    given: Mapping[str, Any],
 ) -> int:
     """Measure the pair, show the verdict and return the exit code."""
-    from cudabench.cli import output as outputs
     from cudabench.results import ab
 
-    output = outputs.Output.of(given["json_path"], given["quiet"])
+    output = Output.of(given["json_path"], given["quiet"])
     run = output.run([series], [choice], options.settings(given, simulated=False), request)
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
@@ -259,17 +252,17 @@ def _measured(
         run.file.ab.append(ab.verdict(old, new, labels, given["threshold"], given["noise"]))
         run.write()
 
-    def show(run: Run, output: Output) -> None:
+    def show() -> None:
         if output.quiet or not run.file.ab or run.file.device is None:
             return
-        from cudabench.views import ab, console
+        from cudabench.views import ab
 
         (outcome,) = run.outcomes
         out = console.tables(output.to_stdout)
         ab.show(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
 
-    outputs.carry_out(run, output, work, show)
+    carry_out(run, output, work, show)
     (record,) = run.file.ab
     if slower := ab.regression(record, given["threshold"]):
-        outputs.say(f"{slower}.")
+        say(f"{slower}.")
     return ab.exit_code(record, given["threshold"])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cudabench import devices
 from cudabench.cards import KINDS
 from cudabench.cli import options
 from cudabench.cli.arguments import Finite
 from cudabench.cli.help import headed
 from cudabench.cli.options import option
+from cudabench.cli.output import Output, Screen, interrupting, say
 from cudabench.errors import UsageError, exit_code
+from cudabench.views import ceilings, console
 
 HELP = """Measure what a card can do at most, each figure verified, beside what its clocks and units allow.
 
@@ -38,13 +43,9 @@ def command(
     only: tuple[str, ...], energy: bool, device: str, timeout: float | None, json_path: str | None, quiet: bool
 ) -> int:
     """Measure; see HELP."""
-    from dataclasses import replace
 
-    from cudabench import devices
     from cudabench.ceilings import run
     from cudabench.ceilings.gpu import TIMING
-    from cudabench.cli.output import Output, Screen, interrupting, say
-    from cudabench.views import ceilings, console
 
     names = run.chosen(only, energy)
     output = Output.of(json_path, quiet)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
 from cudabench.cli import options, run
+from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
+from cudabench.cli.output import Output, carry_out, reading
 from cudabench.errors import UsageError, exit_code
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
     from cudabench.measure.run import Run
     from cudabench.userkernel.every import Every
 
@@ -39,29 +41,26 @@ lacks, so that nothing is known of it.
 @click.pass_context
 def _check(ctx: click.Context, /, **given: Any) -> int:
     """Execute what the options ask for and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
-    from cudabench.cli.explain import simulated
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
-    with outputs.reading(requests[0].file, given, len(requests)):
+    with reading(requests[0].file, given, len(requests)):
         wanted = every(requests, "check")
-    with outputs.reading(requests[0].file, given, len(wanted.requests)):
+    with reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding here, and none of the others waits for it.
         series = [
             replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
             for request in wanted.requests
             for one in plan.series([request], "check")
         ]
-    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
+    output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
     settings = options.settings(given, simulated=True)
     checking = output.run(series, [choice], settings, record)
-    show = partial(_show, wanted=wanted, github=given["target"] == "github")
-    outputs.carry_out(checking, output, checking.collect, show)
+    show = partial(_show, checking, output, wanted=wanted, github=given["target"] == "github")
+    carry_out(checking, output, checking.collect, show)
     # A kernel of which nothing is known counts though others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
@@ -94,7 +93,6 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
 def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
     """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
     from cudabench.views import checked as page
-    from cudabench.views import console
 
     if not output.quiet:
         page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
@@ -112,7 +110,7 @@ command = Headed(
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
         *options.without(run.problem_options(), "file", "save", "where"),
         *options.compiler_options(),
-        options.seed_option(show_default=True),
+        options.seed_option(),
         options.schedule_option(),
         options.option(
             "--to",

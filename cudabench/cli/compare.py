@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cudabench import operations
+from cudabench.cards.load import NAMES, known_card, load_named
 from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Destination, Output, add_summary, say
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
+from cudabench.records.file import ResultsFile, load
 from cudabench.text import json as json_text
-
-if TYPE_CHECKING:
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records.file import ResultsFile
+from cudabench.views import console
 
 TARGETS = ("table", "markdown", "junit", "github")
 
@@ -77,9 +77,6 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
-    from cudabench.cards.load import known_card, load_named
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records import file as results
     from cudabench.results import ceilings
 
     _check_files(files)
@@ -91,8 +88,8 @@ def command(
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
-        results.load(files[0])  # says what is missing
-    base = results.ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
+        load(files[0])  # says what is missing
+    base = ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files)
     compare = _ceilings if of_ceilings else _results
@@ -100,7 +97,6 @@ def command(
 
 
 def _measured(name: str) -> ResultsFile:
-    from cudabench.cards.load import load_named
 
     file = load_named(name).measured(name)
     if not file.results and not file.ceilings:
@@ -110,7 +106,6 @@ def _measured(name: str) -> ResultsFile:
 
 def _check_files(files: tuple[str, ...]) -> None:
     """Raise UsageError, with the line to type, where the words are not two results files or cards."""
-    from cudabench.cards.load import NAMES
 
     if any(name.lower().endswith((".cu", ".cuh")) for name in files):
         raise UsageError(
@@ -150,7 +145,6 @@ class _Asked:
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
         """Show tables, as they are or in Markdown, where --to and --output say."""
-        from cudabench.views import console
 
         if self.place.path is not None:
             self.place.write(markdown() if self.target == "markdown" else console.captured(show))
@@ -162,9 +156,8 @@ class _Asked:
 
 def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
     """Compare the first file's results with each other file's, show that, and return the exit code."""
-    from cudabench.cli.output import add_summary
     from cudabench.results import compare
-    from cudabench.views import annotations, comparison, console
+    from cudabench.views import annotations, comparison
 
     base, *others = asked.files
     made = [
@@ -202,7 +195,6 @@ def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any)
 
     Raises UsageError for a form that holds no ceilings, and where files have none in common.
     """
-    from cudabench.cli.output import say
     from cudabench.results import ceilings
     from cudabench.views import ceilings as view
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,11 +14,16 @@ import click
 from cudabench.cli import options, run
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Destination, Output, Screen, add_summary, reading
+from cudabench.devices import Choice, probe
 from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest
+from cudabench.plan.revisions import checked_out, named_as_given
+from cudabench.records.file import ResultsFile
+from cudabench.records.planned import Settings
+from cudabench.views import console
+from cudabench.views.progress import Progress
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records.file import ResultsFile
     from cudabench.records.revisions import CodeDifference
     from cudabench.results.diff import Failure, Side
 
@@ -66,11 +72,8 @@ def _gates(text: str) -> tuple[str, ...]:
 
 def _diff(**given: Any) -> int:
     """Compare what the options ask for and return the exit code."""
-    from cudabench.cli.output import Destination, Output, Screen, reading
     from cudabench.measure import revisions
-    from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.results import diff
-    from cudabench.views.progress import Progress
 
     if not given["old"] or not given["new"]:
         raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
@@ -146,13 +149,9 @@ def _architectures(wanted: str) -> tuple[str, ...]:
 
 def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
     """Return the results file: what was asked for, and a record a kernel and architecture."""
-    from dataclasses import asdict
 
-    from cudabench.devices import Choice, probe
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
-    from cudabench.records.file import ResultsFile
-    from cudabench.records.planned import Settings
 
     asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
@@ -173,8 +172,6 @@ def _show(
 ) -> None:
     """Write what --to says to its file or to standard output, or beside it where the JSON goes there; then the
     failures, to standard error."""
-    from cudabench.cli.output import add_summary
-    from cudabench.views import console
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
@@ -215,7 +212,7 @@ command = Headed(
             "if occupancy fell; if code or arithmetic changed.",
             type=_gates,
         ),
-        options.seed_option(show_default=True),
+        options.seed_option(),
         option(
             "--to",
             "Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "

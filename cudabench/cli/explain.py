@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
-from cudabench.cli import options, pricing
+from cudabench import devices, operations
+from cudabench.cli import operation, options, pricing
+from cudabench.cli import run as user
 from cudabench.cli.arguments import Numbers
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
+from cudabench.cli.output import Output, carry_out, tables
 from cudabench.errors import UsageError, exit_code
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
     from cudabench.measure.run import Run
     from cudabench.plan.series import Series
     from cudabench.records.planned import Case
@@ -30,12 +32,11 @@ MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or tw
 def explain_command(form: str) -> click.Command:
     """Return the command that explains an operation's kernels, or those of a user's file."""
     if form == FILE:
-        from cudabench.cli.run import problem_options
-
-        problem, summary = problem_options(), "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given"
+        problem, summary = (
+            user.problem_options(),
+            "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given",
+        )
     else:
-        from cudabench.cli import operation
-
         of = operations.get(form)
         problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
     return Headed(
@@ -75,28 +76,20 @@ arguments of the operation's own command. Two kernels, -k A -k B, are shown side
 @click.pass_context
 def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
     """Simulate what the options ask for, show the explanations and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
 
     series: Sequence[Series]
     if form == FILE:
-        from cudabench.cli import run as of_file
-
-        series, request, _ = of_file.planned(ctx, given, "explain")
+        series, request, _ = user.planned(ctx, given, "explain")
     else:
-        from cudabench.cli import operation
-
-        device = "sim" if pricing.several(given, simulated=True) else simulated(pricing.on_device(given))
-        series, request = operation.planned(form, {**given, "device": device})
-    several = pricing.several(given, simulated=True)
-    choices, cards = pricing.where(given, several, lambda device: (devices.choose(simulated(device)),))
-    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
+        series, request = operation.planned(form, {**given, "device": "sim"})
+    choices, cards = pricing.where(given, lambda device: [devices.choose(simulated(device))], simulated=True)
+    output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     settings = options.settings(given, simulated=True)
     run = output.run(series, choices, settings, request, trace=watched(planned, given, paired), cards=cards)
-    show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
-    outputs.carry_out(run, output, run.collect, show)
+    show = partial(_show, run, output, threads=given["threads"], banks=given["banks"], paired=paired)
+    carry_out(run, output, run.collect, show)
     return exit_code(result.status for result in run.file.results)
 
 
@@ -104,13 +97,12 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
-    from cudabench.cli import output as outputs
     from cudabench.plan import chapters
-    from cudabench.views import console, explanation, side_by_side
+    from cudabench.views import explanation, side_by_side
 
     out = console.tables(output.to_stdout)
     if run.by_card:
-        outputs.tables(run, output)
+        tables(run, output)
     device = next((result.device for result in run.file.results if result.access is not None), run.devices[0].name)
     if len(run.devices) > 1:
         card = next(card for card in run.cards if device == f"sim:{card.architecture}")

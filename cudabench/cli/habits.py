@@ -181,13 +181,18 @@ def answer(group: click.Group, words: Sequence[str], error: click.ClickException
 
 def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
     """Return the context of the command that a line means. Raises ClickException where the parser refuses it."""
-    command: click.Command = group
+    context, rest = resolved(group, words)
+    return context.command.make_context(context.info_name, rest, parent=context.parent)
+
+
+def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, list[str]]:
+    """Return a context of the command that a line names, for which nothing is parsed, and the words behind it."""
     context, rest = click.Context(group, info_name="cudabench"), [*words]
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        name, found, rest = command.resolve_command(context, rest)
+    while isinstance(context.command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = context.command.resolve_command(context, rest)
         assert found is not None, "resolve_command raises for an unknown name"
-        command, context = found, click.Context(found, context, name)
-    return command.make_context(context.info_name, rest, parent=context.parent)
+        context = click.Context(found, context, name)
+    return context, rest
 
 
 def _missing_arguments(context: click.Context) -> str:

@@ -41,6 +41,18 @@ def heading(name: str) -> str:
     return next((title for title, names in HEADINGS.items() if name in names.split()), OTHER)
 
 
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        command = ctx.command
+        click.echo(command.help_all(ctx) if isinstance(command, Headed) else command.get_help(ctx))
+        ctx.exit()
+
+
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
+)
+
+
 class Headed(click.Command):
     """A command whose help has headings, and whose number options may stand as separate words.
 
@@ -65,7 +77,7 @@ class Headed(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters with --help-all."""
-        return [*super().get_params(ctx), _help_all()]
+        return [*super().get_params(ctx), HELP_ALL]
 
     def get_help(self, ctx: click.Context) -> str:
         """Return all help where it fits a screen, else the part that is used most."""
@@ -97,13 +109,13 @@ class Headed(click.Command):
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
         """Write the options, all or those that are used most, each under its heading."""
-        shown = {
-            title: [param for param in params if everything or param.name in COMMON.split()]
-            for title, params in self.sections_of().items()
-        }
         rows = {
-            title: [record for param in params if (record := param.get_help_record(ctx))]
-            for title, params in shown.items()
+            title: [
+                record
+                for param in params
+                if (everything or param.name in COMMON.split()) and (record := param.get_help_record(ctx))
+            ]
+            for title, params in self.sections_of().items()
         }
         width = max((len(names) for records in rows.values() for names, _ in records), default=0)
         for title, records in rows.items():
@@ -130,15 +142,3 @@ def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Ca
         return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})
 
     return made
-
-
-def _help_all() -> click.Option:
-    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value and not ctx.resilient_parsing:
-            command = ctx.command
-            click.echo(command.help_all(ctx) if isinstance(command, Headed) else command.get_help(ctx))
-            ctx.exit()
-
-    return click.Option(
-        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show all options."
-    )

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
 from cudabench.cli import complete, options, pricing
 from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Output, carry_out, say, tables
 from cudabench.errors import DeviceUnusable, UsageError, exit_code
-from cudabench.records.planned import Operation, Settings
+from cudabench.plan.series import Series
+from cudabench.plan.sizes import sizes
+from cudabench.records.planned import Operation, Option, Settings
 from cudabench.records.results import Result
-from cudabench.results.thresholds import THRESHOLDS
+from cudabench.results.thresholds import THRESHOLDS, missed
 
 if TYPE_CHECKING:
-    from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
-    from cudabench.plan.series import Series
     from cudabench.userkernel.request import UserRequest
 
 # How types are called elsewhere.
@@ -69,7 +70,9 @@ def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
             "Time limit of the whole run. Kernels that get no time are reported as failed.",
             type=Finite(0, min_open=True),
         ),
-        *options.baseline_options(),
+        options.seed_option(),
+        option("--no-cpu", "Skip the CPU baseline."),
+        option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
         option(
             "--jobs N",
             "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
@@ -113,16 +116,21 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
         *(
             option(
                 f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
-                type=click.Choice(own.choices) if own.choices else complete.option_type(own),
+                type=_type(own),
             )
             for own in operation.options
         ),
     ]  # fmt: skip
 
 
+def _type(own: Option) -> Any:
+    if own.choices:
+        return click.Choice(own.choices)
+    return PLACE if own.metavar and own.metavar.startswith("FILE") else own.type
+
+
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     """Return what the problem options ask for."""
-    from cudabench import devices
     from cudabench.plan import cases
 
     size = given["size"]
@@ -147,8 +155,6 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
     """Return what is to be run, a series for each of --sizes, and the request for the records."""
     from cudabench.plan import cases
-    from cudabench.plan.series import Series
-    from cudabench.plan.sizes import sizes
 
     operation = operations.get(name)
     request, several = request_of(operation, given), given.get("sizes")
@@ -165,14 +171,11 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 @click.pass_context
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
-    from cudabench import devices
 
-    several = pricing.several(given)
-    given["device"] = "sim" if several else pricing.on_device(given)
     series, record = planned(name, given)
     _, block = positional(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
-    return measure(series, record, given, more, choose=devices.choose_all, several=several)
+    return measure(series, record, given, more, devices.choose_all)
 
 
 def measure(
@@ -180,9 +183,7 @@ def measure(
     record: Mapping[str, Any],
     given: dict[str, Any],
     more: Callable[[str], str],
-    *,
-    choose: Callable[[str], Sequence[Choice]],
-    several: pricing.Several | None,
+    choose: Callable[[str], Sequence[devices.Choice]],
     requests: Sequence[UserRequest] = (),
 ) -> int:
     """Run all series, show their tables, and return the exit code; with --fuzz on other inputs too.
@@ -190,24 +191,29 @@ def measure(
     record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
     the devices of --device. requests: of a user's own kernels.
     """
-    from cudabench.cli import output as outputs
 
-    output = outputs.Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
-    choices, cards = pricing.where(given, several, choose)
-    if choices[0].kind == "sim":
-        refuse_on_a_simulator(limits, given.get("peers", ()))
-    settings = options.settings(given, simulated=choices[0].kind == "sim")
+    choices, cards = pricing.where(given, choose)
+    simulated, peers = choices[0].kind == "sim", given.get("peers")
+    if simulated and limits:
+        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
+        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+    if simulated and peers:
+        raise DeviceUnusable(
+            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
+        )
+    settings = options.settings(given, simulated=simulated)
     output.refuse_several([case.kernel for one in series for case in one.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
     run.note(limits)  # an export can then tell what missed them
     told: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
-    outputs.carry_out(run, output, work, partial(outputs.tables, more=None if several or fuzzed else more))
+    carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
     for sentence in told:
-        outputs.say(sentence)
-    return judged(run.file.results, limits, outputs.say) or output.lacking(run)
+        say(sentence)
+    return judged(run.file.results, limits, say) or output.lacking(run)
 
 
 def _fuzzing(
@@ -225,6 +231,8 @@ def _fuzzing(
     from cudabench.measure import fuzz
 
     count, where = given["fuzz"], given["where"]
+    if run.by_card:
+        raise UsageError(f"--fuzz {count} is of one card, since inputs do not depend on it: name one with --on.")
     kernels = fuzz.each_kernel(requests, series)
     for request in kernels:
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
@@ -239,17 +247,6 @@ def _fuzzing(
         fuzz.fuzz_all(kernels, run, settings, count, where, run.listener, tell)
 
     return work
-
-
-def refuse_on_a_simulator(limits: Mapping[str, float], peers: Sequence[str]) -> None:
-    """Raise DeviceUnusable for thresholds and libraries, where no time is measured and no library runs."""
-    if limits:
-        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
-        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
-    if peers:
-        raise DeviceUnusable(
-            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
-        )
 
 
 def positional(
@@ -279,7 +276,6 @@ def positional(
 
 def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results; where nothing worse happened, say which of them miss a threshold."""
-    from cudabench.results.thresholds import missed
 
     if code := exit_code(result.status for result in results):
         return code

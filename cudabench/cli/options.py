@@ -112,18 +112,11 @@ def schedule_option() -> click.Option:
     return option("--schedule reverse|random:SEED", help, type=Order())
 
 
-def seed_option(**settings: Any) -> click.Option:
+def seed_option(*, show_default: bool = True) -> click.Option:
     """Return the seed of the inputs."""
-    return option("--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, **settings)
-
-
-def baseline_options() -> list[click.Parameter]:
-    """Return the seed of the inputs and the CPU baseline's knobs."""
-    return [
-        seed_option(show_default=True),
-        option("--no-cpu", "Skip the CPU baseline."),
-        option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
-    ]
+    return option(
+        "--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, show_default=show_default
+    )
 
 
 def json_options(quiet: str = "Print no table and no progress.") -> list[click.Parameter]:
@@ -163,10 +156,9 @@ def limits_options(*, timed: bool = True) -> list[click.Parameter]:
 def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:
     """Return the command that explains a kernel of an operation or a file: its own words, those of the options that
     were typed and that it takes too, and what stands behind them."""
-    from cudabench.cli import explain
-
+    root: Any = ctx.find_root().command
     words: list[str] = []
-    for param in explain.command.make(form).params:
+    for param in root.make("explain").make(form).params:
         name = str(param.name)
         given = ctx.params.get(name)
         typed = ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE

@@ -13,14 +13,17 @@ import click
 
 from cudabench import text
 from cudabench.cli.process import Terminated
-from cudabench.devices import Choice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
-from cudabench.measure.run import Listener, Outcome, Run
+from cudabench.measure.listener import Listener
+from cudabench.records import values
 from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
+from cudabench.views import console
 from cudabench.views.progress import Progress, Waiting
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
+    from cudabench.devices import Choice
+    from cudabench.measure.run import Outcome, Run
     from cudabench.plan.series import Series
     from cudabench.records.file import ResultsFile
     from cudabench.records.planned import Settings
@@ -67,9 +70,7 @@ class Output:
         Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
         """
         if key is not None:
-            from cudabench.records.values import check_key
-
-            check_key(key)
+            values.check_key(key)
         json = None if json_path is None else Destination.of(json_path, "--json")
         report = None if report_path is None else Path(report_path)
         if report is not None:
@@ -99,6 +100,8 @@ class Output:
         **more: Any,
     ) -> Run:  # fmt: skip
         """Return a run that writes where its results go, and shows what it does."""
+        from cudabench.measure.run import Run
+
         return Run(
             series, choices, settings, request,
             path=self.path, listener=Screen(self), record=bool(self.report), **more,
@@ -113,16 +116,14 @@ class Output:
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
-        from cudabench.records.values import value
 
-        missing = self.key is not None and any(value(result, self.key) is None for result in run.file.results)
+        missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
 
     def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
         """Raise UsageError where --print would have several results to choose from, or none with such a value."""
         if self.key is None:
             return
-        from cudabench.records.values import MEASURED
 
         if len(kernels) * len(choices) > 1:
             several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
@@ -132,7 +133,7 @@ class Output:
             raise UsageError(
                 f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
             )
-        if choices[0].kind == "sim" and self.key.partition(".")[0] in MEASURED:
+        if choices[0].kind == "sim" and self.key.partition(".")[0] in values.MEASURED:
             raise DeviceUnusable(
                 f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
             )
@@ -179,12 +180,12 @@ class Screen(Listener):
         self._progress.__exit__(None, None, None)
 
 
-def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
+def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped = interrupting(work)
     output.deliver(run.file)
-    show(run, output)
+    show()
     if stopped:
         raise stopped
 
@@ -205,8 +206,6 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
     if note and output.quiet:
         say(note)
     elif note:
-        from cudabench.views import console
-
         if card is not None:
             other = "" if card.named else "; --on takes another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
@@ -237,7 +236,7 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
-    from cudabench.views import cards, console, table
+    from cudabench.views import cards, table
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
@@ -264,19 +263,17 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def _print_value(run: Run, key: str) -> None:
     """Print one value of the one result; where there is none, why."""
-    from cudabench.records.values import value, written
 
     for result in run.file.results:
-        found = value(result, key)
+        found = values.value(result, key)
         if found is None:
             because = result.reason or f"{result.device} gives none"
             say(f"{key} of {result.kernel} has no value: {because}.")
         else:
-            print(written(found), flush=True)
+            print(values.written(found), flush=True)
 
 
 def say(message: str) -> None:
     """Print a sentence on standard error."""
-    from cudabench.views import console
 
     console.err().print(message)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cudabench.cli import complete, options, pricing
+from cudabench import devices
+from cudabench.cli import complete, options
 from cudabench.cli.arguments import Expressions
 from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
 from cudabench.cli.operation import measure, measuring_options
 from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import reading
 from cudabench.errors import UsageError
-
-if TYPE_CHECKING:
-    from cudabench.plan.series import Series
-    from cudabench.userkernel.request import UserRequest
+from cudabench.plan.series import Series
+from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
@@ -139,7 +139,6 @@ def requests_of(
 def request_of(given: dict[str, Any]) -> UserRequest:
     """Return what options ask for, without a profile."""
     from cudabench.plan import cases
-    from cudabench.userkernel.request import UserRequest
 
     if not given["file"]:
         raise UsageError(
@@ -155,7 +154,6 @@ def planned(
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
     """Return what is to be run, in series of kernels that share their arguments, the request for the records, and the
     requests themselves. `command` is what errors suggest a line of."""
-    from cudabench.cli.output import reading
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
@@ -173,21 +171,14 @@ def planned(
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
-    from cudabench import devices
 
     series, record, requests = planned(ctx, given)
-    several = pricing.several(given)
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
-    if given["fuzz"] and several:
-        raise UsageError(
-            f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
-        )
     more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
-    choose = lambda device: (devices.choose(device),)  # noqa: E731
-    return measure(series, record, given, more, choose=choose, several=several, requests=requests)
+    return measure(series, record, given, more, lambda device: [devices.choose(device)], requests)
 
 
 command = Headed(

@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
+from cudabench.cards.load import Card
 from cudabench.cli import complete, options, pricing
+from cudabench.cli import operation as ladders
+from cudabench.cli import run as user
 from cudabench.cli.arguments import Ranges
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Output, carry_out, reading
 from cudabench.errors import UsageError, exit_code
+from cudabench.plan.series import Series
+from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, text_of, values_of, zipped
+from cudabench.records.file import load
+from cudabench.records.planned import Operation, Settings
+from cudabench.records.results import Result
 from cudabench.results.thresholds import THRESHOLDS
 from cudabench.system.outputs import note_taken_up
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cards.load import Card
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.plan.series import Series
-    from cudabench.plan.space import Plan, Point
-    from cudabench.records.planned import Operation, Settings
-    from cudabench.records.results import Result
     from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
 
@@ -84,7 +87,7 @@ def _shared_options() -> list[click.Parameter]:
     return [
         *options.compiler_options(),
         *options.without(options.timing_options(), *THRESHOLDS),
-        options.seed_option(show_default=True),
+        options.seed_option(),
         option(
             "--resume FILE",
             "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
@@ -97,7 +100,6 @@ def _shared_options() -> list[click.Parameter]:
 
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-    from cudabench.cli.operation import problem_options
 
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
@@ -112,7 +114,7 @@ def operation_command(name: str) -> click.Command:
                 "axes",
                 type=Ranges(dims),
             ),
-            *options.without(problem_options(operation), *REPLACED),
+            *options.without(ladders.problem_options(operation), *REPLACED),
             *_shared_options(),
         ],
         callback=partial(_sweep_operation, name),
@@ -123,12 +125,11 @@ def operation_command(name: str) -> click.Command:
 
 def file_command() -> click.Command:
     """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
-    from cudabench.cli import run
 
     return Headed(
         FILE,
         params=[
-            *options.without(run.problem_options(), *LEFT_OUT),
+            *options.without(user.problem_options(), *LEFT_OUT),
             option("--param NAME=V1,V2", "Values that replace {NAME}; repeatable.", "parameters", multiple=True),
             option("--zip A,B", "Vary these together, value by value.", "zips", multiple=True),
             option("--where EXPR", "Use only points for which EXPR holds: 'BM*BN<=4096'."),
@@ -179,9 +180,7 @@ def _sweep_operation(
     name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
 ) -> int:
     """Sweep a rung of a ladder and return the exit code."""
-    from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
-    from cudabench.plan.space import Axis, values_of, zipped
 
     operation = operations.get(name)
     if word and kernel:
@@ -190,7 +189,7 @@ def _sweep_operation(
         best = operation.kernels[-1].name
         raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
-    request = request_of(operation, given)
+    request = ladders.request_of(operation, given)
     ranges = [sweep.axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
     varied = [axis for axis in defined if len(axis.values) > 1]
@@ -224,16 +223,13 @@ def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any
 
 def _sweep_file(**given: Any) -> int:
     """Sweep a kernel of the user's own and return the exit code."""
-    from cudabench.cli.output import reading
-    from cudabench.cli.run import request_of
-    from cudabench.plan.space import MOST_POINTS
     from cudabench.userkernel.space import space_of
 
     if not given["file"]:
         raise UsageError("sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.")
     if given["evaluations"] and not given["strategy"]:
         raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
-    request = request_of(given)
+    request = user.request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
     with reading(given["file"], given, min(space.count, MOST_POINTS)):
         plan = _planned(space, given)
@@ -252,7 +248,6 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
 
     Raises UsageError where there are too many to measure one by one, or none.
     """
-    from cudabench.plan.space import MOST_POINTS, Plan, Refusal, text_of
 
     limit = None if given["strategy"] else MOST_POINTS + 1
     meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
@@ -283,29 +278,25 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
 
 def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
     """Measure a sweep in two passes, show it and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
     from cudabench.measure import sweep
-    from cudabench.records import file as results
 
     kept = given["resume"]
-    output = outputs.Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
+    output = Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
-    several = pricing.several(given)
-    if several and (asked.space or kept):
-        flag = "--strategy" if asked.space else "--resume"
-        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
-    choices, cards = pricing.where(given, several, lambda device: (devices.choose(device),))
+    choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     run = _run_of(asked, choices, sweep.coarse(settings), output, cards)
+    if run.by_card and (asked.space or kept):
+        flag = "--strategy" if asked.space else "--resume"
+        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
     told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
     before: dict[tuple[Any, ...], Result] = {}
     if kept and Path(kept).exists():
         note_taken_up(Path(kept))
-        before = sweep.known(results.load(kept), kept, run, told["fixed"])
+        before = sweep.known(load(kept), kept, run, told["fixed"])
     plan, complete = asked.plan, False
     finals: list[Final] = []
 
@@ -323,16 +314,18 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
             run.write()  # an interruption may come between a result and its file
         complete = True
 
-    def show(run: Run, output: Output) -> None:
+    def show() -> None:
         _show(run, output, asked, plan, finals, complete, given["resume"] or given["json_path"])
 
-    outputs.carry_out(run, output, both_passes, show)
+    carry_out(run, output, both_passes, show)
     # A point that fails alone is one not to take.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)
 
 
-def _run_of(asked: _Asked, choices: Sequence[Choice], settings: Settings, output: Output, cards: Sequence[Card]) -> Run:
+def _run_of(
+    asked: _Asked, choices: Sequence[devices.Choice], settings: Settings, output: Output, cards: Sequence[Card]
+) -> Run:
     """Return the run, with a series for each set of arguments and no case yet."""
     points = (asked.space.first(),) if asked.space else asked.plan.points
     firsts: dict[int, Series] = {}
@@ -351,7 +344,6 @@ def _show(
     """Print the map or the table, and the best points; file: what has the results."""
     if output.quiet or run.file.device is None:
         return
-    from cudabench.views import console
     from cudabench.views import sweep as view
 
     first = run.outcomes[0]

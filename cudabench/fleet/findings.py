@@ -8,7 +8,7 @@ clock from one that is slow at the same clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 
 from cudabench.fleet import place, reading
 from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
-from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, Rule, Slow, SlowCard, Slowing
+from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
 LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
@@ -113,11 +113,7 @@ class Report:
             label, mad, cards = self._label(row.label), float(row.mad), int(row.cards)
             yield Measurement(
                 model=str(self.models.names[row.model]),
-                operation=label.operation,
-                kernel=label.kernel,
-                problem=label.problem,
-                unit=label.unit,
-                less_is_better=label.less_is_better,
+                **label._asdict(),
                 cards=cards,
                 median=_value(label, float(row.median)),
                 mad=mad,
@@ -140,7 +136,7 @@ class Report:
                 label, ratio, mad = self._label(row.label), float(row.ratio), float(row.mad)
                 rows.append(
                     Slow(
-                        label.operation, label.kernel, label.problem, _value(label, float(row.cost)), ratio,
+                        *label[:3], _value(label, float(row.cost)), ratio,
                         (ratio - 1) / (MAD_TO_SIGMA * mad) if mad else None, None if clock is None else ratio / clock,
                     )
                 )  # fmt: skip
@@ -180,7 +176,7 @@ class Report:
         for card, row in worst.items():
             label, ratios = self._label(row.label), tuple(ratio.get((card, row.label)) for ratio in past)
             name = str(self.ids.names[card])
-            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
+            found.append(Slowing(name, *label[:3], ratios, float(row.change)))
         return sorted(found, key=lambda each: -each.change)
 
 
@@ -243,39 +239,36 @@ def _value(label: reading.Label, cost: float) -> float:
 
 def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float | None]]:
     """Return by model the median clocks of multiprocessors and memory under load, in MHz; None where none is known."""
-    seen: dict[str, tuple[list[float], list[float]]] = {}
+    loads: dict[str, list[Load]] = {}
     for card in cards:
         if card.load and card.model:
-            pair = seen.setdefault(card.model, ([], []))
-            for clocks, clock in zip(pair, (card.load.sm_mhz, card.load.memory_mhz), strict=True):
-                if clock and clock > 0:
-                    clocks.append(clock)
-    return {model: (_middle(sm), _middle(memory)) for model, (sm, memory) in seen.items()}
+            loads.setdefault(card.model, []).append(card.load)
+    return {
+        model: (_middle(load.sm_mhz for load in known), _middle(load.memory_mhz for load in known))
+        for model, known in loads.items()
+    }
 
 
-def _middle(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
+def _middle(clocks: Iterable[float | None]) -> float | None:
+    known = [clock for clock in clocks if clock and clock > 0]
+    return median(known) if known else None
 
 
-def clock_ratio(card: Card, usual: dict[str, tuple[float | None, float | None]]) -> float | None:
+def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None]]) -> float | None:
     """Return the usual clock over a card's, the larger of multiprocessors' and memory's; 1 where neither is low.
 
     None where the clock of the multiprocessors is not known.
     """
-    clocks = (card.load.sm_mhz, card.load.memory_mhz) if card.load else (None, None)
-    if not clocks[0] or clocks[0] <= 0:
+    if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
-    pairs = zip(usual.get(card.model or "", (None, None)), clocks, strict=True)
-    ratios = [middle / clock for middle, clock in pairs if middle and clock and clock > 0]
-    found = max(ratios, default=1.0)
+    pairs = zip(usual.get(card.model or "", (None, None)), (card.load.sm_mhz, card.load.memory_mhz), strict=True)
+    found = max((middle / clock for middle, clock in pairs if middle and clock and clock > 0), default=1.0)
     return found if found > 1 + LOW_CLOCK else 1.0
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
     """Return what a card's clock has to do with the kernels that it is slow in."""
-    if clock is None:
-        return "unknown"
-    if clock == 1:
-        return "not clock"
+    if clock is None or clock == 1:
+        return "unknown" if clock is None else "not clock"
     left = max(row.ratio for row in rows) / clock
     return "clock" if left <= 1 + rule.over else "partly clock"

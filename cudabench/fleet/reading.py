@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,19 +116,15 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
 
     Raises UsageError where an option of the command line is to replace a shard.
     """
-    for chunk in _read(folder, names):
-        outputs.note_shards(folder, (found.file for found in chunk.cards))
-        yield chunk
-
-
-def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     from concurrent.futures.process import BrokenProcessPool
 
+    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
+    processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
     try:
-        processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
         with children.spread(_read_chunk, chunks, processes) as found:
-            yield from found
+            for chunk in found:
+                outputs.note_shards(folder, (card.file for card in chunk.cards))
+                yield chunk
     except BrokenProcessPool:
         raise CudabenchError(
             f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
@@ -139,24 +134,18 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
 def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
     folder, names = chunk
     cards: list[Shard] = []
-    counts: list[int] = []
     damaged: list[Damaged] = []
-    numbers: dict[Label, int] = {}
-    label: list[int] = []
-    cost: list[float] = []
     for name in names:
         try:
-            found = shards(name, content(os.path.join(folder, name)))
+            cards += shards(name, content(os.path.join(folder, name)))
         except Unreadable as error:
             damaged.append(Damaged(name, str(error)))
-            continue
-        for each in found:
-            cards.append(replace(each, values=()))
-            counts.append(len(each.values))
-            for value in each.values:
-                label.append(numbers.setdefault(value.label, len(numbers)))
-                cost.append(value.cost)
-    return Chunk(cards, counts, damaged, [*numbers], np.array(label, np.int64), np.array(cost, np.float64))
+    values = [value for card in cards for value in card.values]
+    numbers: dict[Label, int] = {}
+    label = np.array([numbers.setdefault(value.label, len(numbers)) for value in values], np.int64)
+    cost = np.array([value.cost for value in values], np.float64)
+    counts = [len(card.values) for card in cards]
+    return Chunk([replace(card, values=()) for card in cards], counts, damaged, [*numbers], label, cost)
 
 
 def content(path: str) -> bytes:
@@ -233,10 +222,8 @@ def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
         if status == "ok" and "unit" not in row and not _object(row.get("verification")):
             status = "unverified"
         named.setdefault(status, []).append(_text(row.get("kernel")) or _text(row.get("name")) or "?")
-    worst: tuple[tuple[CardStatus, str], ...] = (
-        ("wrong", "wrong"), ("failed", "failed"), ("unverified", "compared with nothing"),
-    )  # fmt: skip
-    for status, word in worst:
+    worst: dict[CardStatus, str] = {"wrong": "wrong", "failed": "failed", "unverified": "compared with nothing"}
+    for status, word in worst.items():
         if names := named.get(status):
             return status, f"{word}: {', '.join(names[:MOST_NAMED])}{', ...' * (len(names) > MOST_NAMED)}"
     return "ok", None
@@ -345,11 +332,7 @@ def _word(value: Any) -> str:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and abs(number) < 1 / LEAST else None
+    return float(value) if abs(value) < 1 / LEAST else None  # NaN is no less
 
 
 def _whole(value: Any) -> int | None:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
+from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError, gravest
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
 from cudabench.records.decode import Misfit, decode
@@ -74,19 +74,6 @@ class Kept:
     settings: dict[str, Any]
     hold_s: float
     tasks: tuple[Entry, ...]
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How a submission stands; `slow` is None before anything can be said."""
-
-    pending: int
-    running: int
-    done: int
-    failed: int
-    repeated: int
-    resubmitted: int
-    slow: int | None
 
 
 # Engines -------------------------------------------------------------------------------------------------------------
@@ -305,17 +292,6 @@ class Submission:
         """Tell whether a task waits or runs."""
         return any(entry.state in ("pending", "running") for entry in self.entries)
 
-    def counts(self, slow: int | None) -> Counts:
-        """Return how many tasks stand how."""
-
-        def of(state: State) -> int:
-            return sum(entry.state == state for entry in self.entries)
-
-        return Counts(
-            of("pending"), of("running"), of("done"), of("failed"), of("repeated"),
-            sum(max(entry.attempts - 1, 0) for entry in self.entries), slow,
-        )  # fmt: skip
-
     def slow(self) -> int | None:
         """Return how many cards are slow so far."""
         found = findings.load([self.plan.folder]).findings()
@@ -350,7 +326,7 @@ class Submission:
         """Return the exit code of all tasks."""
         codes = [entry.exit_code for entry in self.entries if entry.exit_code is not None]
         failed = any(entry.state == "failed" for entry in self.entries)
-        return shard.worst([*codes, *([EXIT_FAILED] if failed else [])])
+        return gravest([*codes, *([EXIT_FAILED] if failed else [])])
 
 
 def record(folder: Path) -> Path:

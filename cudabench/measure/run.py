@@ -23,6 +23,7 @@ from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.context import describe
+from cudabench.measure.listener import Listener
 from cudabench.measure.session import Budget, Session
 from cudabench.plan.series import Series
 from cudabench.records.file import ResultsFile
@@ -30,22 +31,6 @@ from cudabench.records.planned import Case, Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 MOST_LISTED = 64_000  # characters of a source that the results file holds
-
-
-class Listener:
-    """Told what a run does; this one ignores it all."""
-
-    def begin(self, kernels: int) -> None:
-        """So many kernels will run."""
-
-    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
-        """A kernel, after `done` others, is in a phase, of which a fraction is done."""
-
-    def printed(self, text: str) -> None:
-        """A kernel printed this."""
-
-    def end(self) -> None:
-        """No kernel runs any more, whatever the reason."""
 
 
 @dataclass
