@@ -220,7 +220,6 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
 
 def _gpu(given: Mapping[str, Any]) -> devices.Choice:
     """Return the GPU. Raises DeviceUnusable where there is none."""
-
     if given["device"] == "all":
         raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
     choice = devices.choose(given["device"])

@@ -16,6 +16,7 @@ from cudabench.cli.help import Headed
 from cudabench.cli.output import Output, carry_out, reading
 from cudabench.errors import UsageError, exit_code
 from cudabench.views import console
+from cudabench.views.export.run import Run as Exported
 
 if TYPE_CHECKING:
     from cudabench.measure.run import Run
@@ -98,7 +99,6 @@ def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
         page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
     if github:
         from cudabench.views import annotations
-        from cudabench.views.export.run import Run as Exported
 
         for line in annotations.of_run(Exported(checked.file)):
             click.echo(line, err=output.to_stdout)

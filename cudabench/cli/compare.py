@@ -22,7 +22,9 @@ from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output, add_summary, say
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
 from cudabench.records.file import ResultsFile, load
+from cudabench.results import ceilings
 from cudabench.text import json as json_text
+from cudabench.views import ceilings as view
 from cudabench.views import console
 
 TARGETS = ("table", "markdown", "junit", "github")
@@ -77,8 +79,6 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
-    from cudabench.results import ceilings
-
     _check_files(files)
     if markdown and target not in (None, "markdown"):
         raise UsageError(f"--markdown is --to markdown, and --to {target} is given: keep one.")
@@ -97,7 +97,6 @@ def command(
 
 
 def _measured(name: str) -> ResultsFile:
-
     file = load_named(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
@@ -106,7 +105,6 @@ def _measured(name: str) -> ResultsFile:
 
 def _check_files(files: tuple[str, ...]) -> None:
     """Raise UsageError, with the line to type, where the words are not two results files or cards."""
-
     if any(name.lower().endswith((".cu", ".cuh")) for name in files):
         raise UsageError(
             "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
@@ -145,7 +143,6 @@ class _Asked:
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
         """Show tables, as they are or in Markdown, where --to and --output say."""
-
         if self.place.path is not None:
             self.place.write(markdown() if self.target == "markdown" else console.captured(show))
         elif self.target == "markdown" and not self.output.quiet:
@@ -195,9 +192,6 @@ def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any)
 
     Raises UsageError for a form that holds no ceilings, and where files have none in common.
     """
-    from cudabench.results import ceilings
-    from cudabench.views import ceilings as view
-
     if asked.target not in ("table", "markdown"):
         raise UsageError(f"--to {asked.target} has no place for ceilings: use --to table or --to markdown.")
     if asked.first:

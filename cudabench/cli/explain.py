@@ -18,6 +18,7 @@ from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.cli.output import Output, carry_out, tables
 from cudabench.errors import UsageError, exit_code
+from cudabench.plan import chapters
 from cudabench.views import console
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ arguments of the operation's own command. Two kernels, -k A -k B, are shown side
 @click.pass_context
 def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
     """Simulate what the options ask for, show the explanations and return the exit code."""
-
     series: Sequence[Series]
     if form == FILE:
         series, request, _ = user.planned(ctx, given, "explain")
@@ -97,7 +97,6 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
-    from cudabench.plan import chapters
     from cudabench.views import explanation, side_by_side
 
     out = console.tables(output.to_stdout)

@@ -14,8 +14,10 @@ from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, check_page, write_page
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.file import load_all
+from cudabench.results import schema as schemas
 from cudabench.system.outputs import check_target, is_file, write_whole
 from cudabench.views import export as exporting
+from cudabench.views.export.run import Run
 
 METRIC = "github-benchmark"  # the format that --metric is of
 ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # what --output may tell
@@ -44,8 +46,6 @@ def export(
     files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
     """Write results files in a format; see EXPORT_HELP."""
-    from cudabench.views.export.run import Run
-
     if target_format is None:
         ending = Path(output or "").suffix.lower()
         if ending in (".html", ".htm") and files:
@@ -107,7 +107,6 @@ def picture_format(target: Path, option: str) -> str:
 
     Raises UsageError for a name of another ending, CudabenchError for a place that cannot be written.
     """
-
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not is_file(target):
         suffix = "png"
@@ -138,7 +137,6 @@ def report(files: tuple[str, ...], output: str) -> int:
     the JSON file. Two files stand side by side, before and after. --report FILE.html of the commands that measure or
     simulate writes the same page and records the pictures besides.
     """
-
     if not files:
         raise UsageError("report takes a results file or more: cudabench report RESULTS.json -o report.html.")
     if output == "-":
@@ -157,8 +155,6 @@ def report(files: tuple[str, ...], output: str) -> int:
 )
 def schema(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""
-    from cudabench.results import schema as schemas
-
     target = Destination.of(output)
     target.write(schemas.reference() if markdown else json.dumps(schemas.schema(), indent=2) + "\n")
     return 0

@@ -22,7 +22,7 @@ from cudabench.measure import provenance
 from cudabench.records.file import ResultsFile
 from cudabench.records.fleet import Fleet, Rule
 from cudabench.system import outputs
-from cudabench.views import console
+from cudabench.views import console, fleet
 
 if TYPE_CHECKING:
     from cudabench.fleet.findings import Report
@@ -77,7 +77,6 @@ def shard(
     the worst card. An interrupted run writes no shard.
     """
     from cudabench.fleet import shard as shards
-    from cudabench.views import fleet
 
     def told(written: shards.Written) -> None:
         if not quiet:
@@ -211,7 +210,6 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
     import time
 
     from cudabench.fleet import submit as submissions
-    from cudabench.views import fleet
 
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
@@ -308,7 +306,7 @@ def report(
 
 
 def _show(made: Report, found: Fleet, form: str, place: Destination, json_to_stdout: bool) -> None:
-    from cudabench.views import fleet, fleet_page
+    from cudabench.views import fleet_page
 
     view = fleet.View(found, made.simulated, form == "markdown")
     if form == "html":

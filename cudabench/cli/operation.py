@@ -171,7 +171,6 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 @click.pass_context
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
-
     series, record = planned(name, given)
     _, block = positional(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
@@ -191,7 +190,6 @@ def measure(
     record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
     the devices of --device. requests: of a user's own kernels.
     """
-
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
     choices, cards = pricing.where(given, choose)
@@ -276,7 +274,6 @@ def positional(
 
 def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results; where nothing worse happened, say which of them miss a threshold."""
-
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

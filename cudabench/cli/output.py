@@ -13,11 +13,12 @@ import click
 
 from cudabench import text
 from cudabench.cli.process import Terminated
+from cudabench.compile import limits
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
 from cudabench.measure.listener import Listener
 from cudabench.records import values
 from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
-from cudabench.views import console
+from cudabench.views import console, report
 from cudabench.views.progress import Progress, Waiting
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ class Output:
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
-
         missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
 
@@ -150,8 +150,6 @@ def add_summary(markdown: Callable[[], str]) -> None:
 def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
     """Show on a terminal that a file is read, unless all is to be quiet. Each of the sources that are read may take as
     long as a compile; raises CompilerError where they take longer."""
-    from cudabench.compile import limits
-
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.reading(file, sources):
         yield
@@ -225,8 +223,6 @@ def check_page(target: Path, option: str) -> None:
 
 def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
     """Write the page of results files; see `views.report.page`."""
-    from cudabench.views import report
-
     write_whole(target, report.page(files, names).encode())
 
 
@@ -263,7 +259,6 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def _print_value(run: Run, key: str) -> None:
     """Print one value of the one result; where there is none, why."""
-
     for result in run.file.results:
         found = values.value(result, key)
         if found is None:
@@ -275,5 +270,4 @@ def _print_value(run: Run, key: str) -> None:
 
 def say(message: str) -> None:
     """Print a sentence on standard error."""
-
     console.err().print(message)

@@ -13,7 +13,10 @@ from cudabench.cli import complete
 from cudabench.cli.help import headed
 from cudabench.cli.options import option
 from cudabench.devices import probe
+from cudabench.source.comments import first_sentence
+from cudabench.source.files import parse_text
 from cudabench.text import json as json_text
+from cudabench.views import catalogue
 
 
 @headed(
@@ -28,9 +31,6 @@ from cudabench.text import json as json_text
 def listing(names: tuple[str, ...]) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
     from cudabench.plan import cases, chapters
-    from cudabench.source.comments import first_sentence
-    from cudabench.source.files import parse_text
-    from cudabench.views import catalogue
 
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)

@@ -20,7 +20,9 @@ from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import reading
 from cudabench.errors import UsageError
 from cudabench.plan.series import Series
+from cudabench.userkernel import profile
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.sizes import at_sizes
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
@@ -101,7 +103,6 @@ def requests_of(
     """
     if not given["profile"]:
         return [request_of(given)]
-    from cudabench.userkernel import profile
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
     # A profile writes an option's longest spelling without the dashes.
@@ -158,8 +159,6 @@ def planned(
 
     requests = requests_of(ctx, given)
     if given.get("sizes"):
-        from cudabench.userkernel.sizes import at_sizes
-
         requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
@@ -171,7 +170,6 @@ def planned(
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
-
     series, record, requests = planned(ctx, given)
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")

@@ -100,7 +100,6 @@ def _shared_options() -> list[click.Parameter]:
 
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
     return Headed(
@@ -125,7 +124,6 @@ def operation_command(name: str) -> click.Command:
 
 def file_command() -> click.Command:
     """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
-
     return Headed(
         FILE,
         params=[
@@ -248,7 +246,6 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
 
     Raises UsageError where there are too many to measure one by one, or none.
     """
-
     limit = None if given["strategy"] else MOST_POINTS + 1
     meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
     if isinstance(meant, list) and len(meant) == limit:
