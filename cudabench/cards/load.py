@@ -47,9 +47,7 @@ class Card:
     def source(self) -> str:
         """Whether its ceilings are measured, from the datasheet, or some of each."""
         sources = {one.source for one in self.ceilings.values() if one.value is not None}
-        if len(sources) > 1:
-            return "measured in part, else datasheet"
-        return next(iter(sources), "datasheet")
+        return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
     @property
     def title(self) -> str:
@@ -64,9 +62,7 @@ class Card:
     def value(self, name: str) -> float | None:
         """Return a ceiling's value in its unit, None where the card has none that is right."""
         one = self.ceilings.get(name)
-        if one is None or one.status != "ok" or one.value is None or not one.value > 0:
-            return None
-        return one.value
+        return one.value if one and one.status == "ok" and one.value and one.value > 0 else None
 
 
 def load(name: str) -> Card:

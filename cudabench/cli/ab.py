@@ -164,7 +164,6 @@ def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[
 
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
-    """Measure two kernels of the user's own and return the exit code."""
     from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.userkernel.plan import pair
 
@@ -195,7 +194,6 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
 
 @click.pass_context
 def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
-    """Measure two kernels of a ladder and return the exit code."""
     from cudabench.plan import cases as planning
 
     choice = _gpu(given)

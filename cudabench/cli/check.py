@@ -41,7 +41,6 @@ lacks, so that nothing is known of it.
 
 @click.pass_context
 def _check(ctx: click.Context, /, **given: Any) -> int:
-    """Execute what the options ask for and return the exit code."""
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 

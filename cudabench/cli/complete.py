@@ -22,8 +22,8 @@ def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[
 
 def words(known: Iterable[str]) -> Completer:
     """Return what completes one of a fixed list of words."""
-    known = tuple(known)
-    return lambda ctx, param, incomplete: _starting(incomplete, ((word, None) for word in known))
+    items = [(word, None) for word in known]
+    return lambda ctx, param, incomplete: _starting(incomplete, items)
 
 
 def kernels(operation: Operation) -> Completer:

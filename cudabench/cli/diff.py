@@ -71,7 +71,6 @@ def _gates(text: str) -> tuple[str, ...]:
 
 
 def _diff(**given: Any) -> int:
-    """Compare what the options ask for and return the exit code."""
     from cudabench.measure import revisions
     from cudabench.results import diff
 

@@ -177,8 +177,7 @@ def submit(
     settings["additional_parameters"] = _pairs(more)
     plan = planned(folder.absolute(), words)
     made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
-    running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
+    return _watch(made, folder, quiet, lambda engine: made.start(engine, made.entries))
 
 
 @headed("resume", FOLDER, QUIET)
@@ -191,8 +190,7 @@ def resume(folder: Path, quiet: bool) -> int:
     made = submissions.load(folder.absolute())
     # A record that somebody changed is no way around what submit refuses.
     made.plan = planned(made.plan.folder, made.plan.words)
-    running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: made.resume(running))
+    return _watch(made, folder, quiet, made.resume)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -205,16 +203,17 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: Callable[[], object]) -> int:
+def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
     """Begin a submission, look at it until nothing of it waits or runs, and return its exit code."""
     import time
 
     from cudabench.fleet import submit as submissions
 
+    running = submissions.engine_of(made)
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
-            begin()
+            begin(running)
             while True:
                 now_done = sum(entry.state == "done" for entry in made.entries)
                 if now_done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):

@@ -170,7 +170,6 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 
 @click.pass_context
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
-    """Measure what the options ask for and return the exit code."""
     series, record = planned(name, given)
     _, block = positional(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])

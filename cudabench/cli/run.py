@@ -169,7 +169,6 @@ def planned(
 
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
-    """Measure what the options ask for and return the exit code."""
     series, record, requests = planned(ctx, given)
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")

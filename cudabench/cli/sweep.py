@@ -177,7 +177,6 @@ class _Asked:
 def _sweep_operation(
     name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
 ) -> int:
-    """Sweep a rung of a ladder and return the exit code."""
     from cudabench.measure import sweep
 
     operation = operations.get(name)
@@ -220,7 +219,6 @@ def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any
 
 
 def _sweep_file(**given: Any) -> int:
-    """Sweep a kernel of the user's own and return the exit code."""
     from cudabench.userkernel.space import space_of
 
     if not given["file"]:

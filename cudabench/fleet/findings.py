@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,14 +31,13 @@ UNKNOWN_MODEL = "unknown card"
 class Numbered:
     """Names by number, in the order in which they came."""
 
-    names: list[object] = field(default_factory=list)
-    numbers: dict[object, int] = field(default_factory=dict)
+    names: list[Any] = field(default_factory=list)
+    numbers: dict[Any, int] = field(default_factory=dict)
 
     def __getitem__(self, name: object) -> int:
-        if name not in self.numbers:
-            self.numbers[name] = len(self.names)
+        if (number := self.numbers.setdefault(name, len(self.names))) == len(self.names):
             self.names.append(name)
-        return self.numbers[name]
+        return number
 
 
 @dataclass
@@ -87,11 +86,6 @@ class Report:
         """Return how many cards of the last folder are the simulator, which times nothing."""
         return self.folders[-1].simulated
 
-    def _label(self, number: int) -> reading.Label:
-        found = self.labels.names[number]
-        assert isinstance(found, reading.Label)
-        return found
-
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
@@ -110,9 +104,9 @@ class Report:
 
     def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
         for row in self.sums.groups(folder, rule):
-            label, mad, cards = self._label(row.label), float(row.mad), int(row.cards)
+            label, mad, cards = self.labels.names[row.label], float(row.mad), int(row.cards)
             yield Measurement(
-                model=str(self.models.names[row.model]),
+                model=self.models.names[row.model],
                 **label._asdict(),
                 cards=cards,
                 median=_value(label, float(row.median)),
@@ -120,7 +114,7 @@ class Report:
                 limit=float(limit(mad, rule)) if cards >= FEWEST else None,
                 slow=int(row.slow),
                 worst=float(row.worst),
-                worst_card=str(self.ids.names[row.worst_card]),
+                worst_card=self.ids.names[row.worst_card],
             )
 
     def _slow(self, rule: Rule, cards: dict[str, Card]) -> list[SlowCard]:
@@ -129,14 +123,14 @@ class Report:
         usual = usual_clocks(cards.values())
         found = []
         for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
-            card = cards[str(self.ids.names[number])]
+            card = cards[self.ids.names[number]]
             clock, load = clock_ratio(card, usual), card.load
             rows = []
             for row in group:
-                label, ratio, mad = self._label(row.label), float(row.ratio), float(row.mad)
+                label, ratio, mad = self.labels.names[row.label], float(row.ratio), float(row.mad)
                 rows.append(
                     Slow(
-                        *label[:3], _value(label, float(row.cost)), ratio,
+                        label.operation, label.kernel, label.problem, _value(label, float(row.cost)), ratio,
                         (ratio - 1) / (MAD_TO_SIGMA * mad) if mad else None, None if clock is None else ratio / clock,
                     )
                 )  # fmt: skip
@@ -150,7 +144,7 @@ class Report:
         return sorted(found, key=lambda each: -each.kernels[0].ratio)
 
     def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
-        ratios = {str(self.ids.names[row.card]): float(row.ratio) for row in self.sums.typical(folder)}
+        ratios = {self.ids.names[row.card]: float(row.ratio) for row in self.sums.typical(folder)}
         kinds: tuple[Literal["model", "rack", "host"], ...] = ("model", "rack", "host")
         for kind in kinds:
             members: dict[str, list[Card]] = {}
@@ -174,9 +168,9 @@ class Report:
         ]
         found = []
         for card, row in worst.items():
-            label, ratios = self._label(row.label), tuple(ratio.get((card, row.label)) for ratio in past)
-            name = str(self.ids.names[card])
-            found.append(Slowing(name, *label[:3], ratios, float(row.change)))
+            label, ratios = self.labels.names[row.label], tuple(ratio.get((card, row.label)) for ratio in past)
+            name = self.ids.names[card]
+            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
         return sorted(found, key=lambda each: -each.change)
 
 

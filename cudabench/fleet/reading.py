@@ -330,9 +330,8 @@ def _word(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < 1 / LEAST else None  # NaN is no less
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST  # as NaN is not
+    return float(value) if known else None
 
 
 def _whole(value: Any) -> int | None:
