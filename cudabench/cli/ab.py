@@ -23,7 +23,6 @@ from cudabench.cli.options import option
 from cudabench.cli.output import Output, carry_out, reading, say
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.plan.series import Series
-from cudabench.results.thresholds import THRESHOLDS
 from cudabench.views import console
 
 HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
@@ -60,7 +59,7 @@ def _made(form: str) -> click.Command:
     problem: list[click.Parameter]
     if form == FILE:
         files = click.Argument(["old"], metavar="OLD.cu"), click.Argument(["new"], required=False, metavar="[NEW.cu]")
-        problem, callback = [*files, *options.without(user.problem_options(), *LEFT_OUT)], _ab_files
+        problem, callback = [*files, *options.without(user.PROBLEM, *LEFT_OUT)], _ab_files
     else:
         problem = options.without(ladders.problem_options(operations.get(form)), "words")
         callback = partial(_ab_ladder, form)
@@ -70,9 +69,9 @@ def _made(form: str) -> click.Command:
             *problem,
             option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
             option("--b OPTIONS", "Options of the new side.", "new_words"),
-            *options.compiler_options(),
-            *options.without(options.timing_options(), *THRESHOLDS),
-            options.seed_option(),
+            *options.COMPILER,
+            *options.TIMING,
+            options.SEED,
             option(
                 "--fail-on-regression PERCENT",
                 "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
@@ -87,7 +86,7 @@ def _made(form: str) -> click.Command:
                 show_default=True,
             ),
             option("--always", "Measure even if the machine code is the same."),
-            *options.json_options(),
+            *options.without(options.OUTPUT, "report_path"),
         ],
         callback=callback,
         help=HELP

@@ -36,7 +36,7 @@ skipped.
     option("--energy", "Also measure energy per byte and per operation, if NVML reports it."),
     options.device_option("cuda, cuda:N, sim, sim:sm_90."),
     option("--timeout S", "A measurement fails after S seconds. Default: 60.", type=Finite(0, min_open=True)),
-    *options.json_options(),
+    *options.without(options.OUTPUT, "report_path"),
     help=HELP,
 )
 def command(

@@ -107,10 +107,10 @@ command = Headed(
     "check",
     params=[
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
-        *options.without(run.problem_options(), "file", "save", "where"),
-        *options.compiler_options(),
-        options.seed_option(),
-        options.schedule_option(),
+        *options.without(run.PROBLEM, "file", "save", "where"),
+        *options.COMPILER,
+        options.SEED,
+        options.SCHEDULE,
         options.option(
             "--to",
             "github: also annotate the lines.",
@@ -119,7 +119,7 @@ command = Headed(
             default="table",
             show_default=True,
         ),
-        *options.output_options(),
+        *options.OUTPUT,
     ],
     callback=_check,
     help=HELP,

@@ -202,8 +202,8 @@ command = Headed(
     params=[
         click.Argument(["old"], required=False, metavar="OLD"),
         click.Argument(["new"], required=False, metavar="NEW"),
-        *options.without(run.problem_options(), *_NOT_HERE),
-        options.defines_option("Define a macro on both sides; repeatable."),
+        *options.without(run.PROBLEM, *_NOT_HERE),
+        option("-D, --define NAME=VALUE", "Define a macro on both sides; repeatable.", "defines", multiple=True),
         option("--arch LIST", "Architectures, such as sm_80,sm_90.", default="all", show_default=True),
         option(
             "--fail-on LIST",
@@ -211,7 +211,7 @@ command = Headed(
             "if occupancy fell; if code or arithmetic changed.",
             type=_gates,
         ),
-        options.seed_option(),
+        options.SEED,
         option(
             "--to",
             "Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "
@@ -221,7 +221,7 @@ command = Headed(
             default="table",
         ),
         option("-o, --output FILE", "Write what --to says to FILE.", "target_file", type=PLACE),
-        *options.output_options(),
+        *options.OUTPUT,
     ],
     callback=_diff,
     help=HELP,

@@ -32,19 +32,17 @@ MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or tw
 
 def explain_command(form: str) -> click.Command:
     """Return the command that explains an operation's kernels, or those of a user's file."""
-    if form == FILE:
-        problem, summary = (
-            user.problem_options(),
-            "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given",
-        )
-    else:
+    problem, seed = user.PROBLEM, options.SEED
+    summary = "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given"
+    if form != FILE:
         of = operations.get(form)
         problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
+        seed = option("--seed N", str(seed.help), type=seed.type, default=0)
     return Headed(
         form,
         params=[
             *problem,
-            *options.compiler_options(),
+            *options.COMPILER,
             option("--threads", "Show which elements each thread accesses, and their banks."),
             option("--banks", "Draw how a warp uses the 32 banks."),
             option(
@@ -53,9 +51,9 @@ def explain_command(form: str) -> click.Command:
                 "a small problem, else 0,0.",
                 type=Numbers(2),
             ),
-            *options.limits_options(timed=False),
-            options.seed_option(show_default=form == FILE),
-            *options.output_options(),
+            *options.PRICING,
+            seed,
+            *options.OUTPUT,
         ],
         callback=partial(_explain, form),
         help=f"Explain {summary}.",

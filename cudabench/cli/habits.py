@@ -220,9 +220,9 @@ def _missing_arguments(context: click.Context) -> str:
 
 def _beside(context: click.Context) -> Iterator[str]:
     """Yield the options of a line that are not of the problem, which no suggested line has."""
-    from cudabench.cli.run import problem_options
+    from cudabench.cli.run import PROBLEM
 
-    problem = {param.name for param in problem_options()} | {"files", "defines", "seed"}
+    problem = {param.name for param in PROBLEM} | {"files", "defines", "seed"}
     for param in context.command.params:
         value = context.params.get(str(param.name))
         source = context.get_parameter_source(str(param.name))

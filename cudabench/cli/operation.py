@@ -63,14 +63,15 @@ def operation_command(name: str) -> click.Command:
 def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
     """Return what the commands that measure take besides the problem: how, where, and where results go."""
     return [
-        *options.compiler_options(),
-        *options.timing_options(),
+        *options.COMPILER,
+        *options.TIMING,
+        *options.LEAST,
         option(
             "--budget S",
             "Time limit of the whole run. Kernels that get no time are reported as failed.",
             type=Finite(0, min_open=True),
         ),
-        options.seed_option(),
+        options.SEED,
         option("--no-cpu", "Skip the CPU baseline."),
         option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
         option(
@@ -79,8 +80,9 @@ def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
             type=click.IntRange(1),
         ),
         *more,
-        *options.limits_options(),
-        *options.output_options(),
+        *options.PRICING,
+        options.LIMITS,
+        *options.OUTPUT,
         option(
             "--print KEY",
             "Print only one value, such as bandwidth_gbps or time.median_s.",

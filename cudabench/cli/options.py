@@ -63,11 +63,6 @@ def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Pa
     return [parameter for parameter in parameters if parameter.name not in names]
 
 
-def defines_option(help: str = "Define a macro; repeatable.") -> click.Option:
-    """Return what defines macros."""
-    return option("-D, --define NAME=VALUE", help, "defines", multiple=True)
-
-
 def device_option(help: str, **settings: Any) -> click.Option:
     """Return what chooses the device; a number alone is a GPU's, an architecture alone the simulator's."""
 
@@ -77,80 +72,61 @@ def device_option(help: str, **settings: Any) -> click.Option:
     return option("-d, --device DEVICE", help, default="auto", show_default=True, callback=full_name, **settings)
 
 
-def compiler_options() -> list[click.Parameter]:
-    """Return what goes to the compiler, where the kernels run, and how long they may."""
-    default = f"Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}."
-    return [
-        defines_option(),
-        device_option("auto, all, cuda, cuda:N, sim, sim:sm_90.", shell_complete=complete.devices),
-        option("--timeout S", f"A kernel fails after S seconds. {default}", type=Finite(0, min_open=True)),
-    ]
+COMPILER: list[click.Parameter] = [
+    option("-D, --define NAME=VALUE", "Define a macro; repeatable.", "defines", multiple=True),
+    device_option("auto, all, cuda, cuda:N, sim, sim:sm_90.", shell_complete=complete.devices),
+    option(
+        "--timeout S",
+        f"A kernel fails after S seconds. Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}.",
+        type=Finite(0, min_open=True),
+    ),
+]
 
+# The measuring protocol; `settings` reads it.
+TIMING: list[click.Parameter] = [
+    option(
+        "--cache", "cold: flush the L2 before each sample. hot: do not.",
+        type=click.Choice(["cold", "hot"]), default="cold", show_default=True,
+    ),
+    option("--min-time S", "Take samples for at least S seconds.", type=Finite(0), default=0.5, show_default=True),
+    option("--max-time S", "Stop sampling after S seconds.", type=Finite(0), default=10.0, show_default=True),
+    option("--min-samples N", "Take at least N samples.", type=click.IntRange(1), default=10, show_default=True),
+]  # fmt: skip
 
-def timing_options() -> list[click.Parameter]:
-    """Return the measuring protocol's knobs; `settings` reads them."""
-    shown: dict[str, Any] = {"show_default": True}
-    return [
-        option(
-            "--cache", "cold: flush the L2 before each sample. hot: do not.",
-            type=click.Choice(["cold", "hot"]), default="cold", **shown,
-        ),
-        option("--min-time S", "Take samples for at least S seconds.", type=Finite(0), default=0.5, **shown),
-        option("--max-time S", "Stop sampling after S seconds.", type=Finite(0), default=10.0, **shown),
-        option("--min-samples N", "Take at least N samples.", type=click.IntRange(1), default=10, **shown),
-        option("--min-bandwidth GBPS", "Exit 4 if a kernel is slower than GBPS.", type=Finite(0)),
-        option(
-            "--min-copy-fraction F", "Exit 4 if a kernel reaches less than F of the copy's speed, such as 0.9.",
-            type=Finite(0),
-        ),
-    ]  # fmt: skip
+LEAST = [
+    option("--min-bandwidth GBPS", "Exit 4 if a kernel is slower than GBPS.", type=Finite(0)),
+    option(
+        "--min-copy-fraction F", "Exit 4 if a kernel reaches less than F of the copy's speed, such as 0.9.",
+        type=Finite(0),
+    ),
+]  # fmt: skip
 
+SEED = option("--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, show_default=True)
+SCHEDULE = option("--schedule reverse|random:SEED", "Simulator only: run the blocks in another order.", type=Order())
 
-def schedule_option() -> click.Option:
-    """Return in which order the simulator runs blocks."""
-    help = "Simulator only: run the blocks in another order."
-    return option("--schedule reverse|random:SEED", help, type=Order())
+OUTPUT: list[click.Parameter] = [
+    option("--json PATH", "Write the results; '-' is standard output.", "json_path", type=PLACE),
+    option(
+        "--report FILE.html", "Write a page: table, limits, source with counts, pictures.", "report_path", type=PLACE
+    ),
+    option("-q, --quiet", "Print no table and no progress."),
+]
 
-
-def seed_option(*, show_default: bool = True) -> click.Option:
-    """Return the seed of the inputs."""
-    return option(
-        "--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, show_default=show_default
-    )
-
-
-def json_options(quiet: str = "Print no table and no progress.") -> list[click.Parameter]:
-    """Return where the results file goes, and what prints less."""
-    return [
-        option("--json PATH", "Write the results; '-' is standard output.", "json_path", type=PLACE),
-        option("-q, --quiet", quiet),
-    ]
-
-
-def output_options() -> list[click.Parameter]:
-    """Return where results go."""
-    page = "Write a page: table, limits, source with counts, pictures."
-    file, quiet = json_options()
-    return [file, option("--report FILE.html", page, "report_path", type=PLACE), quiet]
-
-
-def limits_options(*, timed: bool = True) -> list[click.Parameter]:
-    """Return what asks for limits; timed: the command also measures on a GPU. `pricing` reads them."""
-    limits = "GPU only: also count accesses in the simulator and name the limiting resource."
-    return [
-        option(
-            "--on CARD,...|all",
-            f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
-            "FILE.json of 'ceilings'.",
-            "card",
-            shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
-        ),
-        option(
-            "--price CARD=N,...",
-            "With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
-        ),
-        *([option("--limits", limits)] if timed else []),
-    ]
+# What `pricing` reads, and what is for a GPU alone.
+PRICING: list[click.Parameter] = [
+    option(
+        "--on CARD,...|all",
+        f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
+        "FILE.json of 'ceilings'.",
+        "card",
+        shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
+    ),
+    option(
+        "--price CARD=N,...",
+        "With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
+    ),
+]
+LIMITS = option("--limits", "GPU only: also count accesses in the simulator and name the limiting resource.")
 
 
 def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:

@@ -49,48 +49,47 @@ ONE_RUN = (
 )  # fmt: skip
 
 
-def problem_options() -> list[click.Parameter]:
-    """Return what says which kernel runs on which arguments; `request_of` reads them."""
-    return [
-        click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
-        option(
-            "-k, --kernel NAME", "Name, 'f<float>', glob or all; repeatable.", "kernels",
-            multiple=True, shell_complete=complete.kernels_of_file,
-        ),
-        option("-g, --grid X[,Y[,Z]]", "Blocks, such as 'cdiv(n,256)'.", type=Expressions()),
-        option("-b, --block X[,Y[,Z]]", "Threads per block.", type=Expressions()),
-        option("--arg NAME=VALUE", "n=4096, 'x=float32[n]:random', x=@x.npy.", "arguments", multiple=True),
-        option(
-            "--step LAUNCH",
-            "Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
-            "swap(x, y)'.",
-            "steps", multiple=True,
-        ),
-        option("--expect NAME=EXPR", "The result: 'y=a*x+y0', y=@y.npy; repeatable.", multiple=True),
-        option(
-            "--const NAME=VALUE", "Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
-            "constants", multiple=True,
-        ),
-        option("--bytes EXPR", "Bytes that the kernel must move: '3*4*n'."),
-        option("--flops EXPR", "Floating-point operations of the kernel: '2*n'."),
-        option("--shared BYTES", "Dynamic shared memory of each block."),
-        option(
-            "--cluster X[,Y[,Z]]", "Blocks in a cluster, for a kernel without __cluster_dims__.", type=Expressions()
-        ),
-        option("--rtol R", "Relative tolerance of all --expect.", type=float),
-        option("--atol A", "Absolute tolerance of all --expect.", type=float),
-        option(
-            "-I, --include FOLDER", "Folder of headers; FILE.cu's own is always searched. Repeatable.",
-            type=click.Path(file_okay=False), multiple=True,
-        ),
-        option("--where EXPR", "With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
-        option(
-            "--std", "C++ standard. Default: C++17, then C++20.",
-            type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
-        ),
-        option("--save NAME=FILE.npy", "Save an array after a run that is not wrong.", multiple=True),
-        option("--profile FILE.toml", "Read these options from a file, one table a kernel.", type=PLACE),
-    ]  # fmt: skip
+# Which kernel runs on which arguments; `request_of` reads them.
+PROBLEM: list[click.Parameter] = [
+    click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
+    option(
+        "-k, --kernel NAME", "Name, 'f<float>', glob or all; repeatable.", "kernels",
+        multiple=True, shell_complete=complete.kernels_of_file,
+    ),
+    option("-g, --grid X[,Y[,Z]]", "Blocks, such as 'cdiv(n,256)'.", type=Expressions()),
+    option("-b, --block X[,Y[,Z]]", "Threads per block.", type=Expressions()),
+    option("--arg NAME=VALUE", "n=4096, 'x=float32[n]:random', x=@x.npy.", "arguments", multiple=True),
+    option(
+        "--step LAUNCH",
+        "Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
+        "swap(x, y)'.",
+        "steps", multiple=True,
+    ),
+    option("--expect NAME=EXPR", "The result: 'y=a*x+y0', y=@y.npy; repeatable.", multiple=True),
+    option(
+        "--const NAME=VALUE", "Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+        "constants", multiple=True,
+    ),
+    option("--bytes EXPR", "Bytes that the kernel must move: '3*4*n'."),
+    option("--flops EXPR", "Floating-point operations of the kernel: '2*n'."),
+    option("--shared BYTES", "Dynamic shared memory of each block."),
+    option(
+        "--cluster X[,Y[,Z]]", "Blocks in a cluster, for a kernel without __cluster_dims__.", type=Expressions()
+    ),
+    option("--rtol R", "Relative tolerance of all --expect.", type=float),
+    option("--atol A", "Absolute tolerance of all --expect.", type=float),
+    option(
+        "-I, --include FOLDER", "Folder of headers; FILE.cu's own is always searched. Repeatable.",
+        type=click.Path(file_okay=False), multiple=True,
+    ),
+    option("--where EXPR", "With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
+    option(
+        "--std", "C++ standard. Default: C++17, then C++20.",
+        type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
+    ),
+    option("--save NAME=FILE.npy", "Save an array after a run that is not wrong.", multiple=True),
+    option("--profile FILE.toml", "Read these options from a file, one table a kernel.", type=PLACE),
+]  # fmt: skip
 
 
 def requests_of(
@@ -181,10 +180,10 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
 command = Headed(
     "run",
     params=[
-        *problem_options(),
+        *PROBLEM,
         option("--sizes [NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
         *measuring_options(
-            options.schedule_option(),
+            options.SCHEDULE,
             option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
         ),
     ],

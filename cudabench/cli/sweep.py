@@ -28,7 +28,6 @@ from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, text_o
 from cudabench.records.file import load
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import Result
-from cudabench.results.thresholds import THRESHOLDS
 from cudabench.system.outputs import note_taken_up
 from cudabench.views import console
 
@@ -85,16 +84,16 @@ STRATEGIES = (
 def _shared_options() -> list[click.Parameter]:
     """Return what both forms take besides the problem."""
     return [
-        *options.compiler_options(),
-        *options.without(options.timing_options(), *THRESHOLDS),
-        options.seed_option(),
+        *options.COMPILER,
+        *options.TIMING,
+        options.SEED,
         option(
             "--resume FILE",
             "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
             type=PLACE,
         ),
-        *options.limits_options(timed=False),
-        *options.output_options(),
+        *options.PRICING,
+        *options.OUTPUT,
     ]
 
 
@@ -127,7 +126,7 @@ def file_command() -> click.Command:
     return Headed(
         FILE,
         params=[
-            *options.without(user.problem_options(), *LEFT_OUT),
+            *options.without(user.PROBLEM, *LEFT_OUT),
             option("--param NAME=V1,V2", "Values that replace {NAME}; repeatable.", "parameters", multiple=True),
             option("--zip A,B", "Vary these together, value by value.", "zips", multiple=True),
             option("--where EXPR", "Use only points for which EXPR holds: 'BM*BN<=4096'."),
