@@ -52,6 +52,13 @@ class UsageError(CudabenchError):
     exit_code = EXIT_USAGE
 
 
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise UsageError for the first of several rules that is broken: whether it is, and the sentence."""
+    for broken, sentence in rules:
+        if broken:
+            raise UsageError(sentence)
+
+
 class NoRoom(UsageError):
     """No multiprocessor of the card or architecture holds one block of a launch."""
 

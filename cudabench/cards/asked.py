@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cudabench.cards.load import NAMES, Card, known_as, load, shipped
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.text import line
 
 ALL, NONE = "all", "none"
@@ -28,17 +28,18 @@ def cards(text: str) -> tuple[Card, ...]:
     found: list[Card] = []
     for word in text.split(",") if is_several(text) else [text]:
         name = word.strip()
-        if not name:
-            raise UsageError(
+        meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
+        refuse(
+            (
+                not name,
                 f"--on {line(text)} has nothing between two commas: write names with one comma between them, as in "
-                "--on h100,t4."
-            )
-        if name.lower() in (ALL, NONE):
-            meant = "every card" if name.lower() == ALL else "no card"
-            raise UsageError(f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}.")
+                "--on h100,t4.",
+            ),
+            (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
+        )
         card = load(name)
-        if any(one.key == card.key for one in found):
-            raise UsageError(f"--on {line(text)} names {line(card.key)} twice: name each card once.")
+        twice = any(one.key == card.key for one in found)
+        refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
         found.append(card)
     return tuple(found)
 
@@ -52,18 +53,20 @@ def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
     keys = [card.key for card in found]
     for piece in map(str.strip, text.split(",")):
         name, equals, amount = (part.strip() for part in piece.rpartition("="))
-        if not (name and equals and amount):
-            said = line(piece) or "nothing between two commas"
-            raise UsageError(f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.")
         key = name if name in keys else known_as(name) or name
-        if key not in keys:
-            near = did_you_mean(key, keys)
-            raise UsageError(
+        said = line(piece) or "nothing between two commas"
+        refuse(
+            (
+                not (name and equals and amount),
+                f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.",
+            ),
+            (
+                key not in keys,
                 f"--price {line(text)}: {line(name)} is not one of the cards of --on ({', '.join(map(line, keys))}): "
-                f"add it there, or leave its price out.{near}"
-            )
-        if key in prices:
-            raise UsageError(f"--price {line(text)} has two prices of {line(key)}: keep one.")
+                f"add it there, or leave its price out.{did_you_mean(key, keys)}",
+            ),
+            (key in prices, f"--price {line(text)} has two prices of {line(key)}: keep one."),
+        )
         try:
             prices[key] = float(amount)
         except ValueError:

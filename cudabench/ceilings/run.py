@@ -17,8 +17,7 @@ from cudabench.ceilings.benchmark import blank, source
 from cudabench.devices import Choice, probe
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure import provenance as origin
-from cudabench.measure.listener import Listener
-from cudabench.measure.run import Kept, compiler, versions
+from cudabench.measure.run import Kept, Listener, compiler, versions
 from cudabench.measure.session import Session
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings

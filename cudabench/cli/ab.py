@@ -21,7 +21,7 @@ from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.cli.output import Output, carry_out, reading, say
-from cudabench.errors import DeviceUnusable, UsageError
+from cudabench.errors import DeviceUnusable, UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.views import console
 
@@ -152,13 +152,15 @@ def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, An
 
 
 def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
-    if len(given["kernels"]) > 2:
-        raise UsageError(f"ab takes two kernels; {', '.join(given['kernels'])} are {len(given['kernels'])}: keep two.")
-    if not given["always"] and all(old.get(name) == new.get(name) for name in (*OF_A_SIDE, "source")):
-        raise UsageError(
-            f"Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
-            f"{example}; --always measures a kernel against itself."
-        )
+    kernels = given["kernels"]
+    refuse(
+        (len(kernels) > 2, f"ab takes two kernels; {', '.join(kernels)} are {len(kernels)}: keep two."),
+        (
+            not given["always"] and all(old.get(name) == new.get(name) for name in (*OF_A_SIDE, "source")),
+            "Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
+            f"{example}; --always measures a kernel against itself.",
+        ),
+    )
 
 
 @click.pass_context

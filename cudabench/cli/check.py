@@ -14,7 +14,7 @@ from cudabench.cli import options, run
 from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
 from cudabench.cli.output import Output, carry_out, reading
-from cudabench.errors import UsageError, exit_code
+from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.views import console
 from cudabench.views.export.run import Run as Exported
 
@@ -78,15 +78,18 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
         given |= kept  # how a run of the profile is measured is no matter here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
-    if not files:
-        raise UsageError(
+    named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
+    refuse(
+        (
+            not files,
             "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
-            "FILE.toml; 'cudabench check --help' shows a whole line."
-        )
-    if named := [file for file in files if file in operations.SUMMARIES and not Path(file).exists()]:
-        raise UsageError(
-            f"check takes .cu files; write cudabench {named[0]} --device sim, which shows the hazards of an operation."
-        )
+            "FILE.toml; 'cudabench check --help' shows a whole line.",
+        ),
+        (
+            named,
+            f"check takes .cu files; write cudabench {named} --device sim, which shows the hazards of an operation.",
+        ),
+    )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 

@@ -20,7 +20,7 @@ from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output, add_summary, say
-from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
+from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest, refuse
 from cudabench.records.file import ResultsFile, load
 from cudabench.results import ceilings
 from cudabench.text import json as json_text
@@ -105,24 +105,30 @@ def _measured(name: str) -> ResultsFile:
 
 def _check_files(files: tuple[str, ...]) -> None:
     """Raise UsageError, with the line to type, where the words are not two results files or cards."""
-    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
-        raise UsageError(
+    first = files[0] if files else ""
+    kernels = "".join(f" -k {name}" for name in files[1:])
+    other = next(name for name in NAMES if name != first)
+    refuse(
+        (
+            any(name.lower().endswith((".cu", ".cuh")) for name in files),
             "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
-            "ab OLD.cu NEW.cu (time)."
-        )
-    if files and files[0] in operations.SUMMARIES:
-        kernels = "".join(f" -k {name}" for name in files[1:])
-        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
-    if len(files) == 1 and files[0] in NAMES:
-        other = next(name for name in NAMES if name != files[0])
-        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
-    if len(files) == 1:
-        raise UsageError(
+            "ab OLD.cu NEW.cu (time).",
+        ),
+        (
+            first in operations.SUMMARIES,
+            f"compare takes results files; for kernels write cudabench {first}{kernels}.",
+        ),
+        (
+            len(files) == 1 and first in NAMES,
+            f"compare takes two cards or more: write cudabench compare {first} {other}.",
+        ),
+        (
+            len(files) == 1,
             f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
-            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
-        )
-    if len(files) < 2:
-        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+            f"{first} NEW.json; cudabench report {first} -o report.html shows one.",
+        ),
+        (len(files) < 2, "compare takes two results files or more: cudabench compare BASE.json NEW.json."),
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output, Screen, add_summary, reading
 from cudabench.devices import Choice, probe
-from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest
+from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest, refuse
 from cudabench.plan.revisions import checked_out, named_as_given
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
@@ -74,11 +74,15 @@ def _diff(**given: Any) -> int:
     from cudabench.measure import revisions
     from cudabench.results import diff
 
-    if not given["old"] or not given["new"]:
-        raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
     target, printed = given["target"], given["target_file"] in (None, "-")
-    if target == "json" and printed and given["json_path"] not in (None, "-"):
-        raise UsageError("--to json and --json both name the results file: keep one.")
+    both = target == "json" and printed and given["json_path"] not in (None, "-")
+    refuse(
+        (
+            not given["old"] or not given["new"],
+            "diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.",
+        ),
+        (both, "--to json and --json both name the results file: keep one."),
+    )
     json_path = "-" if target == "json" and printed else given["json_path"]
     output = Output.of(json_path, given["quiet"], report_path=given["report_path"])
     if output.to_stdout and printed and target in ("markdown", "sarif", "github"):

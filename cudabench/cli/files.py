@@ -12,7 +12,7 @@ from cudabench.cards.load import load_named
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, check_page, write_page
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.file import load_all
 from cudabench.results import schema as schemas
 from cudabench.system.outputs import check_target, is_file, write_whole
@@ -46,27 +46,24 @@ def export(
     files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
     """Write results files in a format; see EXPORT_HELP."""
-    if target_format is None:
-        ending = Path(output or "").suffix.lower()
-        if ending in (".html", ".htm") and files:
-            raise UsageError(f"export writes no page: write cudabench report {files[0]} -o {output}.")
-        if ending not in ENDINGS:
-            first = files[0] if files else "RESULTS.json"
-            raise UsageError(
-                f"export needs a format: write cudabench export {first} --to csv; or {', '.join(exporting.FORMATS)}."
-            )
-        target_format = ENDINGS[ending]
-    if not files:
-        raise UsageError(f"export takes a results file or more: cudabench export RESULTS.json --to {target_format}.")
-    if metric and target_format != METRIC:
-        raise UsageError(f"--metric is of --to {METRIC}; {target_format} has no choice of figures: leave it out.")
-    if base and target_format != BASE:
-        raise UsageError(f"--base is of --to {BASE}; {target_format} shows one run at a time: use cudabench compare.")
+    ending, first = Path(output or "").suffix.lower(), files[0] if files else "RESULTS.json"
+    formats = ", ".join(exporting.FORMATS)
+    kind = target_format or ENDINGS.get(ending, "")
+    refuse(
+        (
+            not kind and ending in (".html", ".htm") and files,
+            f"export writes no page: write cudabench report {first} -o {output}.",
+        ),
+        (not kind, f"export needs a format: write cudabench export {first} --to csv; or {formats}."),
+        (not files, f"export takes a results file or more: cudabench export RESULTS.json --to {kind}."),
+        (metric and kind != METRIC, f"--metric is of --to {METRIC}; {kind} has no choice of figures: leave it out."),
+        (base and kind != BASE, f"--base is of --to {BASE}; {kind} shows one run at a time: use cudabench compare."),
+    )
     target = Destination.of(output)
     of_one: dict[str, Any] = {"metric": metric} if metric else {}
     if base:
         of_one["base"] = Run.load(base)
-    target.write(exporting.export(target_format, [Run.load(name) for name in files], **of_one))
+    target.write(exporting.export(kind, [Run.load(name) for name in files], **of_one))
     return 0
 
 
@@ -110,13 +107,14 @@ def picture_format(target: Path, option: str) -> str:
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not is_file(target):
         suffix = "png"
-    if suffix not in SUFFIXES:
-        if suffix in ("html", "htm"):
-            raise UsageError(
-                f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}."
-            )
-        near = did_you_mean(suffix, SUFFIXES)
-        raise UsageError(f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
+    page, near = f"write cudabench report RESULTS.json -o {target}", did_you_mean(suffix, SUFFIXES)
+    refuse(
+        (suffix in ("html", "htm"), f"{option} {target} is a page, not a picture: {page}."),
+        (
+            suffix not in SUFFIXES,
+            f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}",
+        ),
+    )
     check_target(target, option)
     return suffix
 
@@ -137,10 +135,10 @@ def report(files: tuple[str, ...], output: str) -> int:
     the JSON file. Two files stand side by side, before and after. --report FILE.html of the commands that measure or
     simulate writes the same page and records the pictures besides.
     """
-    if not files:
-        raise UsageError("report takes a results file or more: cudabench report RESULTS.json -o report.html.")
-    if output == "-":
-        raise UsageError("--output - names no file: write -o report.html.")
+    refuse(
+        (not files, "report takes a results file or more: cudabench report RESULTS.json -o report.html."),
+        (output == "-", "--output - names no file: write -o report.html."),
+    )
     target = Path(output)
     check_page(target, "--output")
     found = [(name, each) for name in files for each in load_all(name)]

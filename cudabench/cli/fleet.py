@@ -17,7 +17,7 @@ from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output
 from cudabench.cli.process import Terminated
 from cudabench.devices import probe
-from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code
+from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code, refuse
 from cudabench.measure import provenance
 from cudabench.records.file import ResultsFile
 from cudabench.records.fleet import Fleet, Rule
@@ -100,10 +100,11 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
     if not {"device", "json_path"} <= {param.name for param in context.command.params}:
         raise UsageError(f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.")
     given = context.command.make_context(context.info_name, rest, context.parent).params
-    if given["json_path"] is not None:
-        raise UsageError(f"--json {given['json_path']} is the shard's own business: leave it out of COMMAND.")
-    if given.get("key") is not None:
-        raise UsageError(f"--print {given['key']} is of one run; leave it out of COMMAND and ask the shards.")
+    file, key = given["json_path"], given.get("key")
+    refuse(
+        (file is not None, f"--json {file} is the shard's own business: leave it out of COMMAND."),
+        (key is not None, f"--print {key} is of one run; leave it out of COMMAND and ask the shards."),
+    )
     own = {key: value for key, value in (("host", host), ("rack", rack)) if value}
     device = given["device"] if given["device"] != "auto" else None
     return Plan(folder, tuple(words), device=device, quiet="quiet" in given, **own)

@@ -16,7 +16,7 @@ from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Output, carry_out, say, tables
-from cudabench.errors import DeviceUnusable, UsageError, exit_code
+from cudabench.errors import DeviceUnusable, UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.sizes import sizes
 from cudabench.records.planned import Operation, Option, Settings
@@ -36,6 +36,38 @@ TYPES = {
 }  # fmt: skip
 
 
+# What the commands that measure take besides the problem: how, and where results go.
+MEASURING: list[click.Parameter] = [
+    *options.COMPILER,
+    *options.TIMING,
+    *options.LEAST,
+    option(
+        "--budget S",
+        "Time limit of the whole run. Kernels that get no time are reported as failed.",
+        type=Finite(0, min_open=True),
+    ),
+    options.SEED,
+    option("--no-cpu", "Skip the CPU baseline."),
+    option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
+    option(
+        "--jobs N",
+        "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
+        type=click.IntRange(1),
+    ),
+]
+SHOWING: list[click.Parameter] = [
+    *options.PRICING,
+    options.LIMITS,
+    *options.OUTPUT,
+    option(
+        "--print KEY",
+        "Print only one value, such as bandwidth_gbps or time.median_s.",
+        "key",
+        shell_complete=complete.result_keys,
+    ),
+]
+
+
 def operation_command(name: str) -> click.Command:
     """Return the command that measures an operation."""
     operation = operations.get(name)
@@ -53,43 +85,12 @@ def operation_command(name: str) -> click.Command:
                 shell_complete=complete.words(libraries),
             ),
             option("--sizes A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
-            *measuring_options(),
+            *MEASURING,
+            *SHOWING,
         ],
         callback=partial(_run, name),
         help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
     )
-
-
-def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
-    """Return what the commands that measure take besides the problem: how, where, and where results go."""
-    return [
-        *options.COMPILER,
-        *options.TIMING,
-        *options.LEAST,
-        option(
-            "--budget S",
-            "Time limit of the whole run. Kernels that get no time are reported as failed.",
-            type=Finite(0, min_open=True),
-        ),
-        options.SEED,
-        option("--no-cpu", "Skip the CPU baseline."),
-        option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
-        option(
-            "--jobs N",
-            "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
-            type=click.IntRange(1),
-        ),
-        *more,
-        *options.PRICING,
-        options.LIMITS,
-        *options.OUTPUT,
-        option(
-            "--print KEY",
-            "Print only one value, such as bandwidth_gbps or time.median_s.",
-            "key",
-            shell_complete=complete.result_keys,
-        ),
-    ]
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
@@ -256,21 +257,22 @@ def positional(
         return kernels, block
     if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
         return words, block
-    if len(words) == 2 or len(words) > 3:
-        raise UsageError(
+    name, *numbers = words
+    typed, whole = " ".join(numbers), rf"[+-]?\d{{1,{MAX_DIGITS}}}"
+    refuse(
+        (
+            len(words) == 2 or len(words) > 3,
             f"'{' '.join(words)}' are {len(words)} arguments: give KERNEL_ID alone, or KERNEL_ID DIMX DIMY, "
-            f"as in 3 32 8; or write {words[0]} --block {' '.join(words[1:])}."
-        )
-    if kernels:
-        raise UsageError(f"Two kernels are named, '{words[0]}' and --kernel {kernels[0]}: keep one.")
-    if len(words) == 1:
-        return (words[0],), block
-    if block:
-        raise UsageError(f"Two blocks are given, '{words[1]} {words[2]}' and --block: keep one.")
-    for word in words[1:]:
-        if not re.fullmatch(rf"[+-]?\d{{1,{MAX_DIGITS}}}", word, re.ASCII):
-            raise UsageError(f"The block '{words[1]} {words[2]}' is no pair of whole numbers, as in 32 8.")
-    return (words[0],), (int(words[1]), int(words[2]))
+            f"as in 3 32 8; or write {name} --block {typed}.",
+        ),
+        (kernels, f"Two kernels are named, '{name}' and --kernel {''.join(kernels[:1])}: keep one."),
+        (numbers and block, f"Two blocks are given, '{typed}' and --block: keep one."),
+        (
+            not all(re.fullmatch(whole, word, re.ASCII) for word in numbers),
+            f"The block '{typed}' is no pair of whole numbers, as in 32 8.",
+        ),
+    )
+    return (name,), tuple(map(int, numbers)) or block
 
 
 def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:

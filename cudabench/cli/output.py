@@ -14,7 +14,7 @@ import click
 from cudabench import text
 from cudabench.cli.process import Terminated
 from cudabench.compile import limits
-from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
+from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError, refuse
 from cudabench.measure.listener import Listener
 from cudabench.records import values
 from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
@@ -75,10 +75,11 @@ class Output:
         json = None if json_path is None else Destination.of(json_path, "--json")
         report = None if report_path is None else Path(report_path)
         if report is not None:
-            if report_path == "-":
-                raise UsageError("--report - names no file: write --report page.html.")
-            if json and json.path and report.absolute() == json.path.absolute():
-                raise UsageError(f"--report {report_path} and --json {json_path} name one file: keep two.")
+            same = json and json.path and report.absolute() == json.path.absolute()
+            refuse(
+                (report_path == "-", "--report - names no file: write --report page.html."),
+                (same, f"--report {report_path} and --json {json_path} name one file: keep two."),
+            )
             check_page(report, "--report")
         if json and json.path and is_stdout(json.path):
             json = Destination(None)

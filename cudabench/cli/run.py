@@ -15,14 +15,13 @@ from cudabench.cli import complete, options
 from cudabench.cli.arguments import Expressions
 from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
-from cudabench.cli.operation import measure, measuring_options
+from cudabench.cli.operation import MEASURING, SHOWING, measure
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import reading
-from cudabench.errors import UsageError
+from cudabench.errors import UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.userkernel import profile
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.sizes import at_sizes
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
@@ -158,6 +157,8 @@ def planned(
 
     requests = requests_of(ctx, given)
     if given.get("sizes"):
+        from cudabench.userkernel.sizes import at_sizes
+
         requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
@@ -169,10 +170,16 @@ def planned(
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
     series, record, requests = planned(ctx, given)
-    if given["where"] and not given["fuzz"]:
-        raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
-    if given["fuzz"] and given["sizes"]:
-        raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
+    refuse(
+        (
+            given["where"] and not given["fuzz"],
+            "--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.",
+        ),
+        (
+            given["fuzz"] and given["sizes"],
+            f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.",
+        ),
+    )
     more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
     return measure(series, record, given, more, lambda device: [devices.choose(device)], requests)
 
@@ -182,10 +189,10 @@ command = Headed(
     params=[
         *PROBLEM,
         option("--sizes [NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
-        *measuring_options(
-            options.SCHEDULE,
-            option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
-        ),
+        *MEASURING,
+        options.SCHEDULE,
+        option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
+        *SHOWING,
     ],
     callback=_run,
     help=HELP,

@@ -22,7 +22,7 @@ from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Output, carry_out, reading
-from cudabench.errors import UsageError, exit_code
+from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, text_of, values_of, zipped
 from cudabench.records.file import load
@@ -81,20 +81,19 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-def _shared_options() -> list[click.Parameter]:
-    """Return what both forms take besides the problem."""
-    return [
-        *options.COMPILER,
-        *options.TIMING,
-        options.SEED,
-        option(
-            "--resume FILE",
-            "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
-            type=PLACE,
-        ),
-        *options.PRICING,
-        *options.OUTPUT,
-    ]
+# What both forms take besides the problem.
+SHARED: list[click.Parameter] = [
+    *options.COMPILER,
+    *options.TIMING,
+    options.SEED,
+    option(
+        "--resume FILE",
+        "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
+        type=PLACE,
+    ),
+    *options.PRICING,
+    *options.OUTPUT,
+]
 
 
 def operation_command(name: str) -> click.Command:
@@ -113,7 +112,7 @@ def operation_command(name: str) -> click.Command:
                 type=Ranges(dims),
             ),
             *options.without(ladders.problem_options(operation), *REPLACED),
-            *_shared_options(),
+            *SHARED,
         ],
         callback=partial(_sweep_operation, name),
         help=f"Measure one kernel of {name} with every sensible block, or those of --block, and each value of "
@@ -142,7 +141,7 @@ def file_command() -> click.Command:
                 "With --strategy: measure at most N points. Default: 100.",
                 type=click.IntRange(2),
             ),
-            *_shared_options(),
+            *SHARED,
         ],
         callback=_sweep_file,
         help=FILE_HELP,
@@ -179,12 +178,15 @@ def _sweep_operation(
     from cudabench.measure import sweep
 
     operation = operations.get(name)
-    if word and kernel:
-        raise UsageError(f"Two kernels are named, '{word}' and --kernel {kernel}: keep one.")
-    if not (kernel := word or kernel):
-        best = operation.kernels[-1].name
-        raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
-    given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
+    best = operation.kernels[-1].name
+    refuse(
+        (word and kernel, f"Two kernels are named, '{word}' and --kernel {kernel}: keep one."),
+        (
+            not (word or kernel),
+            f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.",
+        ),
+    )
+    given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
     request = ladders.request_of(operation, given)
     ranges = [sweep.axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
@@ -220,10 +222,16 @@ def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any
 def _sweep_file(**given: Any) -> int:
     from cudabench.userkernel.space import space_of
 
-    if not given["file"]:
-        raise UsageError("sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.")
-    if given["evaluations"] and not given["strategy"]:
-        raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
+    refuse(
+        (
+            not given["file"],
+            "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.",
+        ),
+        (
+            given["evaluations"] and not given["strategy"],
+            f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.",
+        ),
+    )
     request = user.request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
     with reading(given["file"], given, min(space.count, MOST_POINTS)):

@@ -20,8 +20,7 @@ from typing import Any
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import precision, session
-from cudabench.measure.listener import Listener
-from cudabench.measure.run import Run
+from cudabench.measure.run import Listener, Run
 from cudabench.plan.series import Series
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result

@@ -15,8 +15,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices import Choice
 from cudabench.errors import CompilerError, NoRoom, UnsupportedFeature, UsageError
 from cudabench.measure.context import describe
-from cudabench.measure.listener import Listener
-from cudabench.measure.run import Run
+from cudabench.measure.run import Listener, Run
 from cudabench.plan.revisions import Checkout
 from cudabench.plan.series import Series
 from cudabench.records.launch import Source

@@ -23,7 +23,7 @@ from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.context import describe
-from cudabench.measure.listener import Listener
+from cudabench.measure.listener import Listener as Listener
 from cudabench.measure.session import Budget, Session
 from cudabench.plan.series import Series
 from cudabench.records.file import ResultsFile
