@@ -95,10 +95,16 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
 
     line = " ".join(words)
     context, rest = resolved(group, words)
-    if isinstance(context.command, click.Group):
-        raise UsageError(f"'{line}' is no command that measures: name one, as in -- transpose --kernel smem.")
-    if not {"device", "json_path"} <= {param.name for param in context.command.params}:
-        raise UsageError(f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.")
+    refuse(
+        (
+            isinstance(context.command, click.Group),
+            f"'{line}' is no command that measures: name one, as in -- transpose --kernel smem.",
+        ),
+        (
+            not {"device", "json_path"} <= {param.name for param in context.command.params},
+            f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.",
+        ),
+    )
     given = context.command.make_context(context.info_name, rest, context.parent).params
     file, key = given["json_path"], given.get("key")
     refuse(

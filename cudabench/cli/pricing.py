@@ -11,7 +11,7 @@ from cudabench.cards import asked
 from cudabench.cards import load as loading
 from cudabench.cards.load import Card
 from cudabench.devices import Choice
-from cudabench.errors import UsageError
+from cudabench.errors import UsageError, refuse
 
 
 class Places(NamedTuple):
@@ -77,12 +77,13 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | No
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
     """Raise UsageError where --on stands beside a GPU, or beside what is a GPU's."""
-    if not simulates:
-        raise UsageError(
-            f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim."
-        )
-    if given.get("limits"):
-        raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
+    refuse(
+        (
+            not simulates,
+            f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim.",
+        ),
+        (given.get("limits"), "--limits is for a GPU, and --on for the simulator: keep --on."),
+    )
 
 
 def on_device(given: Mapping[str, Any]) -> str:
