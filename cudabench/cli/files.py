@@ -11,13 +11,14 @@ import click
 from cudabench.cards.load import load_named
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Destination, check_page, write_page
+from cudabench.cli.output import Destination, check_page
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.file import load_all
 from cudabench.results import schema as schemas
 from cudabench.system.outputs import check_target, is_file, write_whole
 from cudabench.views import export as exporting
 from cudabench.views.export.run import Run
+from cudabench.views.report import page
 
 METRIC = "github-benchmark"  # the format that --metric is of
 ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # what --output may tell
@@ -107,9 +108,12 @@ def picture_format(target: Path, option: str) -> str:
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not is_file(target):
         suffix = "png"
-    page, near = f"write cudabench report RESULTS.json -o {target}", did_you_mean(suffix, SUFFIXES)
+    near = did_you_mean(suffix, SUFFIXES)
     refuse(
-        (suffix in ("html", "htm"), f"{option} {target} is a page, not a picture: {page}."),
+        (
+            suffix in ("html", "htm"),
+            f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}.",
+        ),
         (
             suffix not in SUFFIXES,
             f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}",
@@ -142,7 +146,7 @@ def report(files: tuple[str, ...], output: str) -> int:
     target = Path(output)
     check_page(target, "--output")
     found = [(name, each) for name in files for each in load_all(name)]
-    write_page([each for _, each in found], [name for name, _ in found], target)
+    write_whole(target, page([each for _, each in found], [name for name, _ in found]).encode())
     return 0
 
 

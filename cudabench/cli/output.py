@@ -114,7 +114,7 @@ class Output:
         if self.json and self.path is None:
             self.json.write(file.text())
         if self.report and (file.results or file.diff):
-            write_page([file], [self.report.stem], self.report)
+            write_whole(self.report, report.page([file], [self.report.stem]).encode())
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
@@ -220,11 +220,6 @@ def check_page(target: Path, option: str) -> None:
             f"{option} {target}: the page is HTML, and a browser prints it; write {option} "
             f"{target.with_suffix('.html')}."
         )
-
-
-def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
-    """Write the page of results files; see `views.report.page`."""
-    write_whole(target, report.page(files, names).encode())
 
 
 def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:

@@ -9,6 +9,7 @@ clock from one that is slow at the same clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -193,12 +194,10 @@ def load(paths: Sequence[Path]) -> Report:
 def _written(path: Path, files: Sequence[str]) -> str:
     """Return when the first shard of a folder that says so was written."""
     for name in files[:PEEKED]:
-        try:
+        with suppress(reading.Unreadable):
             found = reading.shards(name, reading.content(str(path / name)))
-        except reading.Unreadable:
-            continue
-        if found and found[0].utc:
-            return found[0].utc
+            if found and found[0].utc:
+                return found[0].utc
     return ""
 
 
