@@ -114,10 +114,7 @@ def _check_files(files: tuple[str, ...]) -> None:
             "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
             "ab OLD.cu NEW.cu (time).",
         ),
-        (
-            first in operations.SUMMARIES,
-            f"compare takes results files; for kernels write cudabench {first}{kernels}.",
-        ),
+        (first in operations.SUMMARIES, f"compare takes results files; for kernels write cudabench {first}{kernels}."),
         (
             len(files) == 1 and first in NAMES,
             f"compare takes two cards or more: write cudabench compare {first} {other}.",

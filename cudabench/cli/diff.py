@@ -77,10 +77,7 @@ def _diff(**given: Any) -> int:
     target, printed = given["target"], given["target_file"] in (None, "-")
     both = target == "json" and printed and given["json_path"] not in (None, "-")
     refuse(
-        (
-            not given["old"] or not given["new"],
-            "diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.",
-        ),
+        (not given["old"] or not given["new"], "diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu."),
         (both, "--to json and --json both name the results file: keep one."),
     )
     json_path = "-" if target == "json" and printed else given["json_path"]

@@ -114,10 +114,7 @@ def picture_format(target: Path, option: str) -> str:
             suffix in ("html", "htm"),
             f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}.",
         ),
-        (
-            suffix not in SUFFIXES,
-            f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}",
-        ),
+        (suffix not in SUFFIXES, f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}"),
     )
     check_target(target, option)
     return suffix

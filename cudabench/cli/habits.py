@@ -203,9 +203,8 @@ def _missing_arguments(context: click.Context) -> str:
 
     given = context.params
     files = given.get("files") or (given.get("file"),)
-    if context.command.name not in ("run", "check", FILE) or "profile" not in given or given["profile"]:
-        return ""
-    if not files[0] or files[0] == FILE:
+    takes_a_file = context.command.name in ("run", "check", FILE) and not given.get("profile", True)
+    if not takes_a_file or not files[0] or files[0] == FILE:
         return ""
     verb = context.command_path.split()[1]
     try:

@@ -36,11 +36,6 @@ RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # what click adds: a value
 OTHER = "Options"  # the heading of a command that has no problem
 
 
-def heading(name: str) -> str:
-    """Return the heading that an option stands under, by the name of its value."""
-    return next((title for title, names in HEADINGS.items() if name in names.split()), OTHER)
-
-
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         command = ctx.command
@@ -126,12 +121,12 @@ class Headed(click.Command):
     def sections_of(self) -> Mapping[str, list[click.Option]]:
         """Return the options by their headings, in the order of the headings."""
         options = [param for param in self.params if isinstance(param, click.Option)]
+        by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
         # Where there is a kernel to choose, what no heading names is of the problem.
-        first = "Problem" if any(heading(str(option.name)) == "Problem" for option in options) else OTHER
+        other = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         found: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
-            title = heading(str(option.name))
-            found[first if title == OTHER else title].append(option)
+            found[by_name.get(str(option.name), other)].append(option)
         return found
 
 

@@ -117,11 +117,9 @@ def requests_of(
     wanted = given["kernels"] or tuple(content.tables) or ("",)
     requests, settings = [], None
     for kernel in wanted:
-        options = profile.merged(content.of(kernel), typed)
-        values = dict(given)
-        for key, value in options.items():
-            values[names[key]] = params[names[key]].type_cast_value(ctx, value)
-        values["kernels"] = (kernel,) if kernel else ()
+        options = {names[key]: value for key, value in profile.merged(content.of(kernel), typed).items()}
+        cast = {name: params[name].type_cast_value(ctx, value) for name, value in options.items()}
+        values = {**given, **cast, "kernels": (kernel,) if kernel else ()}
         own = {name: values[name] for name in ONE_RUN if name in values}
         for name in own:
             if settings is not None and settings[name] != own[name]:

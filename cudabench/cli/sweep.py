@@ -223,10 +223,7 @@ def _sweep_file(**given: Any) -> int:
     from cudabench.userkernel.space import space_of
 
     refuse(
-        (
-            not given["file"],
-            "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.",
-        ),
+        (not given["file"], "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more."),
         (
             given["evaluations"] and not given["strategy"],
             f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.",

@@ -403,10 +403,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
                 not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII),
                 f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.",
             ),
-            (
-                name.replace("_", "-") in OWN,
-                f"--slurm {name} is the submission's own business: leave it out.",
-            ),
+            (name.replace("_", "-") in OWN, f"--slurm {name} is the submission's own business: leave it out."),
         )
         _check_word(f"--slurm {name}", value)
 
