@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench import devices, operations
-from cudabench.cards.load import Card
 from cudabench.cli import complete, options, pricing
 from cudabench.cli import operation as ladders
 from cudabench.cli import run as user
@@ -26,13 +25,12 @@ from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, text_of, values_of, zipped
 from cudabench.records.file import load
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.planned import Operation
 from cudabench.records.results import Result
 from cudabench.system.outputs import note_taken_up
 from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.measure.run import Run
     from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
 
@@ -160,18 +158,6 @@ command = two_forms(
 # What is swept -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A sweep before it runs: its points, what no point varies, and the line that repeats one."""
-
-    plan: Plan
-    record: Mapping[str, Any]
-    fixed: Mapping[str, Any]
-    repeat: Callable[[Result], str]
-    blocks_only: bool = False
-    space: Space | None = None
-
-
 def _sweep_operation(
     name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
 ) -> int:
@@ -195,9 +181,8 @@ def _sweep_operation(
     plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
     swept = {axis.name for axis in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
-    return _carry_out(
-        _Asked(plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
-    )
+    repeat = partial(_operation_line, operation, given)
+    return _carry_out(plan, asdict(request), fixed, repeat, given, map_of_blocks=not varied)
 
 
 def _operation_line(operation: Operation, given: Mapping[str, Any], result: Result) -> str:
@@ -234,8 +219,8 @@ def _sweep_file(**given: Any) -> int:
     with reading(given["file"], given, min(space.count, MOST_POINTS)):
         plan = _planned(space, given)
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
-    searched = space if given["strategy"] else None
-    return _carry_out(_Asked(plan, record, space.fixed(), partial(_file_line, space, given), space=searched), given)
+    repeat = partial(_file_line, space, given)
+    return _carry_out(plan, record, space.fixed(), repeat, given, space=space if given["strategy"] else None)
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
@@ -275,8 +260,15 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
 # Running it ----------------------------------------------------------------------------------------------------------
 
 
-def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
-    """Measure a sweep in two passes, show it and return the exit code."""
+def _carry_out(
+    plan: Plan, record: Mapping[str, Any], fixed: Mapping[str, Any], repeat: Callable[[Result], str],
+    given: dict[str, Any], *, map_of_blocks: bool = False, space: Space | None = None,
+) -> int:  # fmt: skip
+    """Measure a sweep in two passes, show it and return the exit code.
+
+    record: what is asked for, of which no point varies what is `fixed`. repeat: returns the line that repeats a point.
+    space: where the points are searched.
+    """
     from cudabench.measure import sweep
 
     kept = given["resume"]
@@ -285,27 +277,35 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
     choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
-    run = _run_of(asked, choices, sweep.coarse(settings), output, cards)
-    if run.by_card and (asked.space or kept):
-        flag = "--strategy" if asked.space else "--resume"
+    points = (space.first(),) if space else plan.points
+    # A series for each set of arguments; the cases come as they are measured.
+    firsts: dict[int, Series] = {}
+    for point in points:
+        firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
+    run = output.run([*firsts.values()], choices, sweep.coarse(settings), record, cards=cards)
+    for outcome in run.outcomes:
+        outcome.series = replace(outcome.series, cases=())
+    if run.by_card and (space or kept):
+        flag = "--strategy" if space else "--resume"
         raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
-    told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
+    told = plan.noted(fixed, searched=space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
-    run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
+    kernels = list(dict.fromkeys(point.case.kernel for point in points))
+    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
     before: dict[tuple[Any, ...], Result] = {}
     if kept and Path(kept).exists():
         note_taken_up(Path(kept))
         before = sweep.known(load(kept), kept, run, told["fixed"])
-    plan, complete = asked.plan, False
+    complete = False
     finals: list[Final] = []
 
     def both_passes() -> None:
         nonlocal plan, complete
         try:
-            if asked.space:
+            if space:
                 from cudabench.measure.search import search
 
-                plan = search(run, asked.space, given["strategy"], given["evaluations"], before)
+                plan = search(run, space, given["strategy"], given["evaluations"], before)
             else:
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
@@ -314,44 +314,23 @@ def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
         complete = True
 
     def show() -> None:
-        _show(run, output, asked, plan, finals, complete, given["resume"] or given["json_path"])
+        if output.quiet or run.file.device is None:
+            return
+        from cudabench.views import sweep as view
+
+        first = run.outcomes[0]
+        swept = view.Swept(
+            first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
+            repeat, plan.axes, None if space else len(plan.points), kept or given["json_path"],
+            bool(run.devices[0].note),
+        )  # fmt: skip
+        out = console.tables(output.to_stdout)
+        if run.by_card:
+            view.report_by_card(out, swept, run.cards)
+        else:
+            view.report(out, swept, map_of_blocks=map_of_blocks)
 
     carry_out(run, output, both_passes, show)
     # A point that fails alone is one not to take.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)
-
-
-def _run_of(
-    asked: _Asked, choices: Sequence[devices.Choice], settings: Settings, output: Output, cards: Sequence[Card]
-) -> Run:
-    """Return the run, with a series for each set of arguments and no case yet."""
-    points = (asked.space.first(),) if asked.space else asked.plan.points
-    firsts: dict[int, Series] = {}
-    for point in points:
-        firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
-    run = output.run([*firsts.values()], choices, settings, asked.record, cards=cards)
-    for outcome in run.outcomes:
-        outcome.series = replace(outcome.series, cases=())
-    run.note({"kernels": list(dict.fromkeys(point.case.kernel for point in points))})
-    return run
-
-
-def _show(
-    run: Run, output: Output, asked: _Asked, plan: Plan, finals: Sequence[Final], complete: bool, file: str | None
-) -> None:
-    """Print the map or the table, and the best points; file: what has the results."""
-    if output.quiet or run.file.device is None:
-        return
-    from cudabench.views import sweep as view
-
-    first = run.outcomes[0]
-    swept = view.Swept(
-        first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
-        asked.repeat, plan.axes, None if asked.space else len(plan.points), file, bool(run.devices[0].note),
-    )  # fmt: skip
-    out = console.tables(output.to_stdout)
-    if run.by_card:
-        view.report_by_card(out, swept, run.cards)
-    else:
-        view.report(out, swept, map_of_blocks=asked.blocks_only)
