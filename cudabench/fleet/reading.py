@@ -55,12 +55,9 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-class Value(NamedTuple):
-    """A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a
-    slower card."""
-
-    label: Label
-    cost: float
+# A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a slower
+# card.
+Value = tuple[Label, float]
 
 
 @dataclass(frozen=True)
@@ -142,10 +139,10 @@ def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
             damaged.append(Damaged(name, str(error)))
     values = [value for card in cards for value in card.values]
     numbers: dict[Label, int] = {}
-    label = np.array([numbers.setdefault(value.label, len(numbers)) for value in values], np.int64)
-    cost = np.array([value.cost for value in values], np.float64)
+    number = np.array([numbers.setdefault(label, len(numbers)) for label, _ in values], np.int64)
+    cost = np.array([cost for _, cost in values], np.float64)
     counts = [len(card.values) for card in cards]
-    return Chunk([replace(card, values=()) for card in cards], counts, damaged, [*numbers], label, cost)
+    return Chunk([replace(card, values=()) for card in cards], counts, damaged, [*numbers], number, cost)
 
 
 def content(path: str) -> bytes:
@@ -276,17 +273,15 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         seconds = _number(time.get("median_s"))
         if seconds and seconds > LEAST:
             size = _object(result.get("size"))
-            yield Value(
-                _label(
-                    _text(result.get("operation")) or "?",
-                    _text(result.get("kernel")) or "?",
-                    tuple((name[:MOST_TEXT], _word(value)) for name, value in [*size.items()][:MOST_NAMES]),
-                    _text(result.get("dtype")) or "",
-                    tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
-                    _text(time.get("cache")) or "",
-                ),
-                seconds,
+            label = _label(
+                _text(result.get("operation")) or "?",
+                _text(result.get("kernel")) or "?",
+                tuple((name[:MOST_TEXT], _word(value)) for name, value in [*size.items()][:MOST_NAMES]),
+                _text(result.get("dtype")) or "",
+                tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
+                _text(time.get("cache")) or "",
             )
+            yield label, seconds
 
 
 @lru_cache(maxsize=10_000)
@@ -309,7 +304,7 @@ def _ceilings(ceilings: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         if row.get("status", "ok") == "ok" and row.get("source", "measured") == "measured" and value and value > LEAST:
             kind = KINDS.get(name)
             less = kind.less_is_better if kind else unit == "s" or unit.startswith("J/")
-            yield Value(Label("ceilings", name, "", unit, less), value if less else 1 / value)
+            yield Label("ceilings", name, "", unit, less), value if less else 1 / value
 
 
 def _object(value: Any) -> dict[str, Any]:
