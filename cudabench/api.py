@@ -29,7 +29,7 @@ from cudabench.measure.run import Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records import file as files
-from cudabench.records.launch import Dim
+from cudabench.records.launch import dim3
 from cudabench.records.planned import Settings, settings_for
 from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
@@ -55,8 +55,29 @@ class Picture:
         outputs.write_whole(Path(path), self.svg.encode())
 
 
+class Text(str):
+    """Text for a terminal, which a notebook shows in columns as it is."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height:1.25;white-space:pre;overflow-x:auto">{html.escape(self)}</pre>'
+
+
+class Printed:
+    """What a command prints, as a `text` that a notebook shows too."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return Text(self.text)._repr_html_()
+
+
 @dataclass(frozen=True)
-class Report:
+class Report(Printed):
     """What a run gave: the content of its results file, and the text that the command prints of it.
 
     `report["smem-pad"]` is the result of a kernel; with several of its sizes or blocks, the first.
@@ -77,9 +98,8 @@ class Report:
 
     def __getitem__(self, kernel: str) -> Result:
         """Return the first result of a kernel; KeyError names the ones that are there."""
-        for result in self.results:
-            if result.kernel == kernel:
-                return result
+        if found := next((result for result in self.results if result.kernel == kernel), None):
+            return found
         raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
 
     def document(self) -> dict[str, Any]:
@@ -118,24 +138,9 @@ class Report:
 
         return Text(captured(show))
 
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return Text(self.text)._repr_html_()
-
-
-class Text(str):
-    """Text for a terminal, which a notebook shows in columns as it is."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        return f'<pre style="line-height:1.25;white-space:pre;overflow-x:auto">{html.escape(self)}</pre>'
-
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Printed):
     """Two runs side by side: `rows` with their verdicts, and the text that `cudabench compare` prints."""
 
     comparison: comparing.Comparison
@@ -149,12 +154,6 @@ class Compared:
     def failures(self, threshold: float | None = None, *, strict: bool = False) -> list[comparing.Failure]:
         """Return what `--fail-on-regression` would exit for; `threshold` is a fraction, 0.05 for 5%."""
         return comparing.failures(self.comparison, threshold, strict)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return Text(self.text)._repr_html_()
 
 
 # Running --------------------------------------------------------------------------------------------------------------
@@ -292,7 +291,7 @@ def sweep(
         dtype=dtype or next(iter(of.dtypes)),
         options=_options(of, options or {}),
     )
-    given = [_block(one, of.block_dimensions) for one in blocks]
+    given = [dim3(_numbers(one, of.block_dimensions, "block") or ()) for one in blocks]
     plan = sweeping.plan(of, request, given or sensible_blocks(of.block_dimensions))
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
@@ -410,11 +409,6 @@ def _numbers(given: Sequence[int] | int | None, most: int, what: str) -> tuple[i
     if not 1 <= len(found) <= most or not all(isinstance(one, int) and one > 0 for one in found):
         raise UsageError(f"{what} {given!r} is not 1 to {most} positive whole numbers.")
     return found
-
-
-def _block(given: Sequence[int] | int, dimensions: int) -> Dim:
-    x, y, z = (*(_numbers(given, dimensions, "block") or ()), 1, 1)[:3]
-    return x, y, z
 
 
 def _dim(given: object) -> str | None:

@@ -24,12 +24,13 @@ NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate
 
 
 _OF_STATUS = {"wrong": EXIT_WRONG, "failed": EXIT_FAILED}
-_GRAVEST = (EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_THRESHOLD, EXIT_OK)
+_GRAVEST = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
 
 
 def gravest(codes: Iterable[int]) -> int:
     """Return the exit code of several findings: what is wrong outweighs what failed, that a missed threshold."""
-    return min(codes, key=_GRAVEST.index, default=EXIT_OK)
+    found = {*codes}
+    return next((code for code in _GRAVEST if code in found), max(found, default=EXIT_OK))
 
 
 def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:

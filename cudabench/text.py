@@ -27,7 +27,7 @@ def visible(text: str) -> str:
 
     Tabs and newlines stay; CR LF is one newline.
     """
-    return HARMFUL.sub(_spelled, text.replace("\r\n", "\n"))
+    return HARMFUL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n"))
 
 
 def line(text: str) -> str:
@@ -65,7 +65,3 @@ def json(dumped: str) -> str:
 def xml(text: str) -> str:
     """Return text as for a log without what XML 1.0 forbids besides control codes; the caller escapes markup."""
     return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", log(text))
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")

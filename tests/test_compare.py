@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench.cli.options import Percentage
+from cudabench.cli.arguments import percentage
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records import file as results
 from cudabench.records.file import ResultsFile
@@ -842,7 +842,7 @@ def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runne
 @pytest.mark.parametrize(("text", "fraction"), [("5", 0.05), ("5%", 0.05), ("1", 0.01), ("0", 0), ("0.5%", 0.005)])
 def test_percentage(text: str, fraction: float) -> None:
     """A number is a percentage, with its sign or without."""
-    assert Percentage().convert(text, None, None) == pytest.approx(fraction)
+    assert percentage(text) == pytest.approx(fraction)
 
 
 @pytest.mark.parametrize("text", ["0.05", ".5", "0.999"])
@@ -984,7 +984,7 @@ def test_noise_default_is_the_documented_one(compared: Callable[..., Ran]) -> No
     from cudabench.cli.compare import command
 
     default = next(p for p in command.params if p.name == "noise").default
-    assert Percentage().convert(default, None, None) == ratio.RUN_TO_RUN
+    assert percentage(default) == ratio.RUN_TO_RUN
 
 
 @pytest.mark.parametrize("name", ["compare", "export", "plot"])

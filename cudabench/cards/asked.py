@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cudabench.cards.load import NAMES, Card, known_as, load, shipped
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.text import line
 
 ALL, NONE = "all", "none"
@@ -28,17 +28,18 @@ def cards(text: str) -> tuple[Card, ...]:
     found: list[Card] = []
     for word in text.split(",") if is_several(text) else [text]:
         name = word.strip()
-        if not name:
-            raise UsageError(
+        meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
+        refuse(
+            (
+                not name,
                 f"--on {line(text)} has nothing between two commas: write names with one comma between them, as in "
-                "--on h100,t4."
-            )
-        if name.lower() in (ALL, NONE):
-            meant = "every card" if name.lower() == ALL else "no card"
-            raise UsageError(f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}.")
+                "--on h100,t4.",
+            ),
+            (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
+        )
         card = load(name)
-        if any(one.key == card.key for one in found):
-            raise UsageError(f"--on {line(text)} names {line(card.key)} twice: name each card once.")
+        twice = any(one.key == card.key for one in found)
+        refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
         found.append(card)
     return tuple(found)
 
@@ -48,36 +49,28 @@ def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
 
     Raises UsageError for a price that is not a number, and for a card that is not among them.
     """
-    prices = dict(_prices(found, text))
-    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)
-
-
-def _prices(found: Sequence[Card], text: str) -> Iterator[tuple[str, float]]:
-    seen: set[str] = set()
+    prices: dict[str, float] = {}
     keys = [card.key for card in found]
-    for piece in text.split(","):
+    for piece in map(str.strip, text.split(",")):
         name, equals, amount = (part.strip() for part in piece.rpartition("="))
-        if not (name and equals and amount):
-            said = line(piece.strip()) or "nothing between two commas"
-            raise UsageError(f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.")
         key = name if name in keys else known_as(name) or name
-        if key not in keys:
-            near = did_you_mean(key, keys)
-            raise UsageError(
+        said = line(piece) or "nothing between two commas"
+        refuse(
+            (
+                not (name and equals and amount),
+                f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.",
+            ),
+            (
+                key not in keys,
                 f"--price {line(text)}: {line(name)} is not one of the cards of --on ({', '.join(map(line, keys))}): "
-                f"add it there, or leave its price out.{near}"
-            )
-        if key in seen:
-            raise UsageError(f"--price {line(text)} has two prices of {line(key)}: keep one.")
-        seen.add(key)
-        yield key, _price(amount, piece.strip())
-
-
-def _price(amount: str, piece: str) -> float:
-    try:
-        value = float(amount)
-    except ValueError:
-        raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
-    if not 0 <= value < math.inf:
-        raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
-    return value
+                f"add it there, or leave its price out.{did_you_mean(key, keys)}",
+            ),
+            (key in prices, f"--price {line(text)} has two prices of {line(key)}: keep one."),
+        )
+        try:
+            prices[key] = float(amount)
+        except ValueError:
+            raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
+        if not 0 <= prices[key] < math.inf:
+            raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
+    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)

@@ -47,9 +47,7 @@ class Card:
     def source(self) -> str:
         """Whether its ceilings are measured, from the datasheet, or some of each."""
         sources = {one.source for one in self.ceilings.values() if one.value is not None}
-        if len(sources) > 1:
-            return "measured in part, else datasheet"
-        return next(iter(sources), "datasheet")
+        return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
     @property
     def title(self) -> str:
@@ -64,9 +62,7 @@ class Card:
     def value(self, name: str) -> float | None:
         """Return a ceiling's value in its unit, None where the card has none that is right."""
         one = self.ceilings.get(name)
-        if one is None or one.status != "ok" or one.value is None or not one.value > 0:
-            return None
-        return one.value
+        return one.value if one and one.status == "ok" and one.value and one.value > 0 else None
 
 
 def load(name: str) -> Card:
@@ -79,7 +75,9 @@ def load(name: str) -> Card:
         return shipped(known)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
-        return from_file(path)
+        if not path.exists():
+            raise no_such_file(path, "*.json", f"--on {line(name)}")
+        return of(files.document_of(files.read_text(path), line(name)), name)
     near = did_you_mean(_plain(name), NAMES)
     raise UsageError(
         f"--on {line(name)} is not a card that cudabench knows.{near} Use {', '.join(NAMES)}, or a file of "
@@ -130,13 +128,6 @@ def like(device: DeviceInfo) -> Card:
             reason="2 * memory clock * bus width",
         )  # fmt: skip
     return Card(device, peak)
-
-
-def from_file(path: Path) -> Card:
-    """Return the card of a results file; errors as `load`."""
-    if not path.exists():
-        raise no_such_file(path, "*.json", f"--on {line(str(path))}")
-    return of(files.document_of(files.read_text(path), line(str(path))), str(path))
 
 
 def of(document: Mapping[str, Any], name: str) -> Card:

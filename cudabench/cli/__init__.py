@@ -40,6 +40,12 @@ COMMANDS = {
     "completion": "Print the script that completes commands in a shell.",
 }
 
+# The modules of commands that do not have one each.
+TOGETHER = {
+    **dict.fromkeys(("list", "info", "completion"), "overview"),
+    **dict.fromkeys(("export", "plot", "report", "schema"), "files"),
+}
+
 HELP = """Run CUDA kernels from .cu files: verify them, time them against a copy and the card's peak. Without a GPU a
 simulator executes and explains them.
 
@@ -69,12 +75,13 @@ FOREIGN = 400  # characters without a space that an error repeats, whoever wrote
 
 
 def make_command(name: str) -> click.Command:
-    """Return an operation's command, or the one of the module that is called like it."""
+    """Return an operation's command, or the one of its module."""
     if name in operations.SUMMARIES:
         from cudabench.cli.operation import operation_command
 
         return operation_command(name)
-    command: click.Command = import_module(f"{__name__}.{name.replace('-', '_')}").command
+    module = import_module(f"{__name__}.{TOGETHER.get(name, name.replace('-', '_'))}")
+    command: click.Command = module.commands[name] if name in TOGETHER else module.command
     return command
 
 
@@ -123,7 +130,11 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        told = habits.answer(group, words, error) or _refused(error)
+        told = habits.answer(group, words, error)
+        if not told:
+            told = error.format_message()
+            if isinstance(error, click.NoSuchOption) and error.ctx:
+                told += f" '{error.ctx.command_path} --help-all' shows all options."
         return say(" ".join(told.split()), error.exit_code)
     except Terminated:
         return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)
@@ -149,14 +160,6 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
-
-
-def _refused(error: click.ClickException) -> str:
-    """Return what click says, and for an unknown option where all are listed."""
-    told = error.format_message()
-    if isinstance(error, click.NoSuchOption) and error.ctx:
-        return f"{told} '{error.ctx.command_path} --help-all' shows all options."
-    return told
 
 
 def _check_completion() -> None:

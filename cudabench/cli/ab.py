@@ -7,25 +7,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cudabench import operations
+from cudabench import devices, operations
+from cudabench.cli import operation as ladders
 from cudabench.cli import options
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli import run as user
+from cudabench.cli.arguments import percentage
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.errors import DeviceUnusable, UsageError
-from cudabench.results.thresholds import THRESHOLDS
-
-if TYPE_CHECKING:
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
-    from cudabench.measure.run import Run
-    from cudabench.plan.series import Series
-    from cudabench.records.revisions import Ab
+from cudabench.cli.output import Output, carry_out, reading, say
+from cudabench.errors import DeviceUnusable, UsageError, refuse
+from cudabench.plan.series import Series
+from cudabench.views import console
 
 HELP = """Measure two kernels interleaved: the ratio of their times, and a verdict.
 
@@ -56,65 +54,51 @@ OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "includ
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
-def _common() -> list[click.Parameter]:
-    """Return the options that both forms share, behind those of the problem."""
-    return [
-        option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
-        option("--b OPTIONS", "Options of the new side.", "new_words"),
-        *options.compiler_options(),
-        *options.without(options.timing_options(), *THRESHOLDS),
-        options.seed_option(show_default=True),
-        option(
-            "--fail-on-regression PERCENT",
-            "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
-            "threshold",
-            type=options.Percentage(),
-        ),
-        option(
-            "--noise PERCENT",
-            "Difference of a kernel from itself, besides 20 ns.",
-            type=options.Percentage(),
-            default="0.2%",
-            show_default=True,
-        ),
-        option("--always", "Measure even if the machine code is the same."),
-        *options.json_options(),
-    ]
-
-
-def _file_command() -> click.Command:
-    from cudabench.cli import run
-
-    return SpreadCommand(
-        FILE,
+def _made(form: str) -> click.Command:
+    """Return the command for two kernels of an operation, or of a user's files."""
+    problem: list[click.Parameter]
+    if form == FILE:
+        files = click.Argument(["old"], metavar="OLD.cu"), click.Argument(["new"], required=False, metavar="[NEW.cu]")
+        problem, callback = [*files, *options.without(user.PROBLEM, *LEFT_OUT)], _ab_files
+    else:
+        problem = options.without(ladders.problem_options(operations.get(form)), "words")
+        callback = partial(_ab_ladder, form)
+    return Headed(
+        form,
         params=[
-            click.Argument(["old"], metavar="OLD.cu"),
-            click.Argument(["new"], required=False, metavar="[NEW.cu]"),
-            *options.without(run.problem_options(), *LEFT_OUT),
-            *_common(),
+            *problem,
+            option("--a OPTIONS", "Options of the old side, such as '-D TILE=8'.", "old_words"),
+            option("--b OPTIONS", "Options of the new side.", "new_words"),
+            *options.COMPILER,
+            *options.TIMING,
+            options.SEED,
+            option(
+                "--fail-on-regression PERCENT",
+                "Exit 4 if the new side is slower by more than PERCENT, such as 5%, and its interval says so.",
+                "threshold",
+                type=percentage,
+            ),
+            option(
+                "--noise PERCENT",
+                "Difference of a kernel from itself, besides 20 ns.",
+                type=percentage,
+                default="0.2%",
+                show_default=True,
+            ),
+            option("--always", "Measure even if the machine code is the same."),
+            *options.without(options.OUTPUT, "report_path"),
         ],
-        callback=_ab_files,
-        help=HELP,
-    )
-
-
-def _ladder_command(name: str) -> click.Command:
-    from cudabench.cli.operation import problem_options
-
-    operation = operations.get(name)
-    return SpreadCommand(
-        name,
-        params=[*options.without(problem_options(operation), "words"), *_common()],
-        callback=partial(_ab_ladder, name),
-        help=f"Measure two kernels of {name} interleaved: -k OLD -k NEW, or one with --a and --b.",
+        callback=callback,
+        help=HELP
+        if form == FILE
+        else f"Measure two kernels of {form} interleaved: -k OLD -k NEW, or one with --a and --b.",
     )
 
 
 command = two_forms(
     "ab",
     "Kernels of your own, with the arguments of 'cudabench run'.",
-    _ladder_command,
-    _file_command,
+    _made,
     help=HELP,
     subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
 )
@@ -148,7 +132,7 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
         raise UsageError(f"{flag} '{text}' cannot be read: {error}.") from None
     known = ", ".join(max(param.opts, key=len) for param in params)
     try:
-        ctx = SpreadCommand(flag, params=list(params)).make_context(flag, words)
+        ctx = Headed(flag, params=list(params)).make_context(flag, words)
     except click.UsageError as error:
         raise UsageError(f"{flag} '{text}': {error.format_message()} It holds of {known}.") from None
     return {
@@ -168,24 +152,19 @@ def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, An
 
 
 def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
-    if len(given["kernels"]) > 2:
-        raise UsageError(f"ab takes two kernels; {', '.join(given['kernels'])} are {len(given['kernels'])}: keep two.")
-    if (
-        not given["always"]
-        and all(old[name] == new[name] for name in OF_A_SIDE if name in old)
-        and (old.get("source") == new.get("source"))
-    ):
-        raise UsageError(
-            f"Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
-            f"{example}; --always measures a kernel against itself."
-        )
+    kernels = given["kernels"]
+    refuse(
+        (len(kernels) > 2, f"ab takes two kernels; {', '.join(kernels)} are {len(kernels)}: keep two."),
+        (
+            not given["always"] and all(old.get(name) == new.get(name) for name in (*OF_A_SIDE, "source")),
+            "Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
+            f"{example}; --always measures a kernel against itself.",
+        ),
+    )
 
 
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
-    """Measure two kernels of the user's own and return the exit code."""
-    from cudabench.cli.output import reading
-    from cudabench.cli.run import request_of
     from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.userkernel.plan import pair
 
@@ -201,7 +180,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
         ]
         with named_as_given(checkouts):
             requests = [
-                request_of({**side, "file": checkout.path, "include": checkout.include})
+                user.request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
             ]
             with reading(files[0], given, len(requests)):
@@ -216,16 +195,13 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
 
 @click.pass_context
 def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
-    """Measure two kernels of a ladder and return the exit code."""
-    from cudabench.cli.operation import request_of
     from cudabench.plan import cases as planning
-    from cudabench.plan.series import Series
 
     choice = _gpu(given)
     operation = operations.get(name)
     old, new = _sides(ctx, given, OF_A_LADDERS_SIDE)
     _check_apart(old, new, given, "--a '--block 32 8' --b '--block 64 4'")
-    requests = [request_of(operation, {**side, "words": ()}) for side in (old, new)]
+    requests = [ladders.request_of(operation, {**side, "words": ()}) for side in (old, new)]
     cases = []
     for request in requests:
         found = planning.build(operation, request)
@@ -241,10 +217,8 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
 # Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def _gpu(given: Mapping[str, Any]) -> Choice:
+def _gpu(given: Mapping[str, Any]) -> devices.Choice:
     """Return the GPU. Raises DeviceUnusable where there is none."""
-    from cudabench import devices
-
     if given["device"] == "all":
         raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
     choice = devices.choose(given["device"])
@@ -258,16 +232,17 @@ def _gpu(given: Mapping[str, Any]) -> Choice:
 
 
 def _measured(
-    series: Series, choice: Choice, request: Mapping[str, Any], labels: tuple[str, str], given: Mapping[str, Any]
+    series: Series,
+    choice: devices.Choice,
+    request: Mapping[str, Any],
+    labels: tuple[str, str],
+    given: Mapping[str, Any],
 ) -> int:
     """Measure the pair, show the verdict and return the exit code."""
-    from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
     from cudabench.results import ab
 
-    output = outputs.Output.of(given["json_path"], given["quiet"])
-    settings = replace(options.settings(dict(given), simulated=False), cpu=False)
-    run = Run([series], [choice], settings, request, path=output.path, listener=output.screen)
+    output = Output.of(given["json_path"], given["quiet"])
+    run = output.run([series], [choice], options.settings(given, simulated=False), request)
     run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
 
     def work() -> None:
@@ -275,21 +250,17 @@ def _measured(
         run.file.ab.append(ab.verdict(old, new, labels, given["threshold"], given["noise"]))
         run.write()
 
-    outputs.carry_out(run, output, work, _show)
+    def show() -> None:
+        if output.quiet or not run.file.ab or run.file.device is None:
+            return
+        from cudabench.views import ab
+
+        (outcome,) = run.outcomes
+        out = console.tables(output.to_stdout)
+        ab.show(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
+
+    carry_out(run, output, work, show)
     (record,) = run.file.ab
-    slower = ab.regression(record, given["threshold"])
-    if slower:
-        outputs.say(f"{slower}.")
+    if slower := ab.regression(record, given["threshold"]):
+        say(f"{slower}.")
     return ab.exit_code(record, given["threshold"])
-
-
-def _show(run: Run, output: Output) -> None:
-    """Print the two sides and the verdict."""
-    found: list[Ab] = run.file.ab
-    if output.quiet or not found or run.file.device is None:
-        return
-    from cudabench.views import ab, console
-
-    (outcome,) = run.outcomes
-    out = console.tables(output.to_stdout)
-    ab.show(out, console.err(), outcome.operation, run.file.device, found[0], outcome.settings)

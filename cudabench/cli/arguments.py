@@ -1,15 +1,13 @@
-"""Options with one to three numbers: `--block 32 8`, `32,8`, `32x8`; and a command that reads them."""
+"""Types of options: one to three numbers, as `--block 32 8`, `32,8`, `32x8`; finite numbers; percentages; orders."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from cudabench.cli.help import Headed
 from cudabench.errors import UsageError
 
 MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever its own limit
@@ -117,39 +115,26 @@ class Finite(click.FloatRange):
         return number
 
 
-class SpreadCommand(Headed):
-    """A command whose number options may stand as separate words.
+class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """An order of blocks: reverse, or random:SEED."""
 
-    click's options take a fixed count of words. Here the numbers that follow such an option, as many as it can take,
-    are joined to one word before click sees them.
-    """
+    name = "order"
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the numbers of each number option, then parse."""
-        return super().parse_args(ctx, self.joined(args))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text, or fail where it does not name an order."""
+        if not re.fullmatch(r"reverse|random:\d+", value):
+            self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
+        return value
 
-    def joined(self, args: Sequence[str]) -> list[str]:
-        """Return the arguments with the numbers of each number option as one word."""
-        spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
-        joined: list[str] = []
-        words = iter(range(len(args)))
-        for at in words:
-            word = args[at]
-            joined.append(word)
-            if word == "--":
-                joined.extend(args[at + 1 :])
-                break
-            if word not in spreads or at + 1 == len(args):
-                continue
-            values = [args[at + 1]]
-            while (
-                len(values) < spreads[word].most
-                and at + 1 + len(values) < len(args)
-                and re.match(r"-?\d", args[at + 1 + len(values)])
-            ):
-                values.append(args[at + 1 + len(values)])
-            # As one word with '=' a negative number is a value and no option.
-            joined[-1] = f"{word}{'=' if word.startswith('--') else ''}{spreads[word].glue.join(values)}"
-            for _ in values:
-                next(words)
-        return joined
+
+def percentage(text: str) -> float:
+    """Return the fraction that a percentage is: 0.05 for 5%, or 5. Raises BadParameter."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
+    if not match:
+        raise click.BadParameter(f"'{text}' is no percentage: write it like 5%.")
+    number = float(match[1])
+    if not match[2] and 0 < number < 1:  # a gate must not guess
+        raise click.BadParameter(
+            f"'{text}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%."
+        )
+    return number / 100

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cudabench import devices
 from cudabench.cards import KINDS
 from cudabench.cli import options
 from cudabench.cli.arguments import Finite
 from cudabench.cli.help import headed
 from cudabench.cli.options import option
+from cudabench.cli.output import Output, interrupting, say
 from cudabench.errors import UsageError, exit_code
+from cudabench.views import ceilings, console
 
 HELP = """Measure what a card can do at most, each figure verified, beside what its clocks and units allow.
 
@@ -31,20 +36,16 @@ skipped.
     option("--energy", "Also measure energy per byte and per operation, if NVML reports it."),
     options.device_option("cuda, cuda:N, sim, sim:sm_90."),
     option("--timeout S", "A measurement fails after S seconds. Default: 60.", type=Finite(0, min_open=True)),
-    *options.json_options(),
+    *options.without(options.OUTPUT, "report_path"),
     help=HELP,
 )
 def command(
     only: tuple[str, ...], energy: bool, device: str, timeout: float | None, json_path: str | None, quiet: bool
 ) -> int:
     """Measure; see HELP."""
-    from dataclasses import replace
 
-    from cudabench import devices
     from cudabench.ceilings import run
     from cudabench.ceilings.gpu import TIMING
-    from cudabench.cli.output import Output, interrupting, say
-    from cudabench.views import ceilings, console
 
     names = run.chosen(only, energy)
     output = Output.of(json_path, quiet)
@@ -56,8 +57,7 @@ def command(
     asked = {"only": list(only), "energy": energy}
     made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=output.screen)
     stopped = interrupting(made.collect)
-    if output.path is None:
-        output.write(made.file.text)
+    output.deliver(made.file)
     if not output.quiet:
         ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
     else:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
 from cudabench.cli import options, run
-from cudabench.cli.arguments import SpreadCommand
-from cudabench.errors import UsageError, exit_code
+from cudabench.cli.explain import simulated
+from cudabench.cli.help import Headed
+from cudabench.cli.output import Output, carry_out, reading
+from cudabench.errors import UsageError, exit_code, refuse
+from cudabench.views import console
+from cudabench.views.export.run import Run as Exported
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
     from cudabench.measure.run import Run
     from cudabench.userkernel.plan import Every
 
@@ -38,33 +41,26 @@ lacks, so that nothing is known of it.
 
 @click.pass_context
 def _check(ctx: click.Context, /, **given: Any) -> int:
-    """Execute what the options ask for and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
-    from cudabench.cli.explain import simulated
-    from cudabench.measure.run import Run
     from cudabench.userkernel import plan
     from cudabench.userkernel.plan import every
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
-    with outputs.reading(requests[0].file, given, len(requests)):
+    with reading(requests[0].file, given, len(requests)):
         wanted = every(requests, "check")
-    with outputs.reading(requests[0].file, given, len(wanted.requests)):
+    with reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding here, and none of the others waits for it.
         series = [
             replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
             for request in wanted.requests
             for one in plan.series([request], "check")
         ]
-    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
+    output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
-    settings = replace(options.settings(given, simulated=True), cpu=False)
-    checking = Run(
-        series, [choice], settings, record, path=output.path, listener=output.screen, record=bool(output.report)
-    )
-    show = partial(_show, wanted=wanted, github=given["target"] == "github")
-    outputs.carry_out(checking, output, checking.collect, show)
+    settings = options.settings(given, simulated=True)
+    checking = output.run(series, [choice], settings, record)
+    show = partial(_show, checking, output, wanted=wanted, github=given["target"] == "github")
+    carry_out(checking, output, checking.collect, show)
     # A kernel of which nothing is known counts though others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
@@ -82,41 +78,42 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
         given |= kept  # how a run of the profile is measured is no matter here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
-    if not files:
-        raise UsageError(
+    named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
+    refuse(
+        (
+            not files,
             "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
-            "FILE.toml; 'cudabench check --help' shows a whole line."
-        )
-    if named := [file for file in files if file in operations.SUMMARIES and not Path(file).exists()]:
-        raise UsageError(
-            f"check takes .cu files; write cudabench {named[0]} --device sim, which shows the hazards of an operation."
-        )
+            "FILE.toml; 'cudabench check --help' shows a whole line.",
+        ),
+        (
+            named,
+            f"check takes .cu files; write cudabench {named} --device sim, which shows the hazards of an operation.",
+        ),
+    )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 
 def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
     """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
     from cudabench.views import checked as page
-    from cudabench.views import console
 
     if not output.quiet:
         page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
     if github:
         from cudabench.views import annotations
-        from cudabench.views.export.run import Run as Exported
 
         for line in annotations.of_run(Exported(checked.file)):
             click.echo(line, err=output.to_stdout)
 
 
-command = SpreadCommand(
+command = Headed(
     "check",
     params=[
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
-        *options.without(run.problem_options(), "file", "save", "where"),
-        *options.compiler_options(),
-        options.seed_option(show_default=True),
-        options.schedule_option(),
+        *options.without(run.PROBLEM, "file", "save", "where"),
+        *options.COMPILER,
+        options.SEED,
+        options.SCHEDULE,
         options.option(
             "--to",
             "github: also annotate the lines.",
@@ -125,7 +122,7 @@ command = SpreadCommand(
             default="table",
             show_default=True,
         ),
-        *options.output_options(),
+        *options.OUTPUT,
     ],
     callback=_check,
     help=HELP,

@@ -10,19 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cudabench import operations
+from cudabench.cards.load import NAMES, known_card, load_named
+from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
-from cudabench.cli.options import PLACE, Percentage, option
-from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest
+from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Destination, Output, add_summary, say
+from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest, refuse
+from cudabench.records.file import ResultsFile, load
+from cudabench.results import ceilings
 from cudabench.text import json as json_text
-
-if TYPE_CHECKING:
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records.file import ResultsFile
+from cudabench.views import ceilings as view
+from cudabench.views import console
 
 TARGETS = ("table", "markdown", "junit", "github")
 
@@ -35,13 +38,13 @@ TARGETS = ("table", "markdown", "junit", "github")
         "Exit 4 if a kernel is slower by more than PERCENT, such as 5%, and its interval says so; in the simulator, "
         "if a count grew by more.",
         "threshold",
-        type=Percentage(),
+        type=percentage,
     ),
     option("--strict", "Exit 4 also if a verdict is unclear or a kernel is missing."),
     option(
         "--noise PERCENT",
         "Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
-        type=Percentage(),
+        type=percentage,
         default="1.5%",
         show_default=True,
     ),
@@ -76,11 +79,6 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
-    from cudabench.cards.load import known_card, load_named
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records import file as results
-    from cudabench.results import ceilings
-
     _check_files(files)
     if markdown and target not in (None, "markdown"):
         raise UsageError(f"--markdown is --to markdown, and --to {target} is given: keep one.")
@@ -90,8 +88,8 @@ def command(
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
-        results.load(files[0])  # says what is missing
-    base = results.ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
+        load(files[0])  # says what is missing
+    base = ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files)
     compare = _ceilings if of_ceilings else _results
@@ -99,8 +97,6 @@ def command(
 
 
 def _measured(name: str) -> ResultsFile:
-    from cudabench.cards.load import load_named
-
     file = load_named(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
@@ -109,26 +105,27 @@ def _measured(name: str) -> ResultsFile:
 
 def _check_files(files: tuple[str, ...]) -> None:
     """Raise UsageError, with the line to type, where the words are not two results files or cards."""
-    from cudabench.cards.load import NAMES
-
-    if any(name.lower().endswith((".cu", ".cuh")) for name in files):
-        raise UsageError(
+    first = files[0] if files else ""
+    kernels = "".join(f" -k {name}" for name in files[1:])
+    other = next(name for name in NAMES if name != first)
+    refuse(
+        (
+            any(name.lower().endswith((".cu", ".cuh")) for name in files),
             "compare takes results files; for sources write cudabench diff OLD.cu NEW.cu (machine code) or cudabench "
-            "ab OLD.cu NEW.cu (time)."
-        )
-    if files and files[0] in operations.SUMMARIES:
-        kernels = "".join(f" -k {name}" for name in files[1:])
-        raise UsageError(f"compare takes results files; for kernels write cudabench {files[0]}{kernels}.")
-    if len(files) == 1 and files[0] in NAMES:
-        other = next(name for name in NAMES if name != files[0])
-        raise UsageError(f"compare takes two cards or more: write cudabench compare {files[0]} {other}.")
-    if len(files) == 1:
-        raise UsageError(
+            "ab OLD.cu NEW.cu (time).",
+        ),
+        (first in operations.SUMMARIES, f"compare takes results files; for kernels write cudabench {first}{kernels}."),
+        (
+            len(files) == 1 and first in NAMES,
+            f"compare takes two cards or more: write cudabench compare {first} {other}.",
+        ),
+        (
+            len(files) == 1,
             f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
-            f"{files[0]} NEW.json; cudabench report {files[0]} -o report.html shows one."
-        )
-    if len(files) < 2:
-        raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+            f"{first} NEW.json; cudabench report {first} -o report.html shows one.",
+        ),
+        (len(files) < 2, "compare takes two results files or more: cudabench compare BASE.json NEW.json."),
+    )
 
 
 @dataclass(frozen=True)
@@ -144,12 +141,11 @@ class _Asked:
 
     def write_json(self, document: Callable[[], Mapping[str, Any]]) -> None:
         """Write the comparison where --json says."""
-        self.output.write(lambda: json_text(json.dumps(document(), indent=2)) + "\n")
+        if self.output.json:
+            self.output.json.write(json_text(json.dumps(document(), indent=2)) + "\n")
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
         """Show tables, as they are or in Markdown, where --to and --output say."""
-        from cudabench.views import console
-
         if self.place.path is not None:
             self.place.write(markdown() if self.target == "markdown" else console.captured(show))
         elif self.target == "markdown" and not self.output.quiet:
@@ -160,9 +156,8 @@ class _Asked:
 
 def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
     """Compare the first file's results with each other file's, show that, and return the exit code."""
-    from cudabench.cli.output import add_summary
     from cudabench.results import compare
-    from cudabench.views import annotations, comparison, console
+    from cudabench.views import annotations, comparison
 
     base, *others = asked.files
     made = [
@@ -200,10 +195,6 @@ def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any)
 
     Raises UsageError for a form that holds no ceilings, and where files have none in common.
     """
-    from cudabench.cli.output import say
-    from cudabench.results import ceilings
-    from cudabench.views import ceilings as view
-
     if asked.target not in ("table", "markdown"):
         raise UsageError(f"--to {asked.target} has no place for ceilings: use --to table or --to markdown.")
     if asked.first:

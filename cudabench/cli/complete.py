@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from cudabench.records.planned import Operation, Option
+    from cudabench.records.planned import Operation
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -22,8 +22,8 @@ def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[
 
 def words(known: Iterable[str]) -> Completer:
     """Return what completes one of a fixed list of words."""
-    known = tuple(known)
-    return lambda ctx, param, incomplete: _starting(incomplete, ((word, None) for word in known))
+    items = [(word, None) for word in known]
+    return lambda ctx, param, incomplete: _starting(incomplete, items)
 
 
 def kernels(operation: Operation) -> Completer:
@@ -75,8 +75,3 @@ def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     if incomplete.startswith("sim"):
         known += [(f"sim:{name}", None) for name in ARCHITECTURES]
     return _starting(incomplete, known)
-
-
-def option_type(option: Option) -> Any:
-    """Return the type of an operation's own option: a path, which the shell completes, where it names a file."""
-    return click.Path() if option.metavar and option.metavar.startswith("FILE") else option.type

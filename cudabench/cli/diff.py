@@ -6,18 +6,23 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench.cli import options, run
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest
+from cudabench.cli.output import Destination, Output, add_summary, reading
+from cudabench.devices import Choice, probe
+from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest, refuse
+from cudabench.plan.revisions import checked_out, named_as_given
+from cudabench.records.file import ResultsFile
+from cudabench.records.planned import Settings
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Destination, Output
-    from cudabench.records.file import ResultsFile
     from cudabench.records.revisions import CodeDifference
     from cudabench.results.diff import Failure, Side
 
@@ -47,46 +52,33 @@ PROBLEM = (
 )  # fmt: skip
 
 
-class Names(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Words joined by commas, of those that are known."""
-
-    name = "names"
-
-    def __init__(self, known: Callable[[], Sequence[str]]) -> None:
-        self.known = known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the words, or fail with the one that is unknown."""
-        if isinstance(value, tuple):
-            return value
-        words = tuple(dict.fromkeys(word.strip() for word in str(value).split(",") if word.strip()))
-        known = self.known()
-        for word in words:
-            if word not in known:
-                self.fail(f"'{word}' is none of {', '.join(known)}.{did_you_mean(word, known)}", param, ctx)
-        if not words:
-            self.fail(f"it names nothing: choose of {', '.join(known)}.", param, ctx)
-        return words
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a list with commas, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def _figures() -> Sequence[str]:
+def _gates(text: str) -> tuple[str, ...]:
+    """Return what --fail-on names. Raises BadParameter where something of it is unknown, and where it is nothing."""
     from cudabench.results.diff import FAIL_ON
 
-    return FAIL_ON
+    words = _words(text)
+    if unknown := next((word for word in words if word not in FAIL_ON), None):
+        raise click.BadParameter(f"'{unknown}' is none of {', '.join(FAIL_ON)}.{did_you_mean(unknown, FAIL_ON)}")
+    if not words:
+        raise click.BadParameter(f"it names nothing: choose of {', '.join(FAIL_ON)}.")
+    return words
 
 
 def _diff(**given: Any) -> int:
-    """Compare what the options ask for and return the exit code."""
-    from cudabench.cli.output import Destination, Output, reading
     from cudabench.measure import revisions
-    from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.results import diff
 
-    if not given["old"] or not given["new"]:
-        raise UsageError("diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu.")
     target, printed = given["target"], given["target_file"] in (None, "-")
-    if target == "json" and printed and given["json_path"] not in (None, "-"):
-        raise UsageError("--to json and --json both name the results file: keep one.")
+    both = target == "json" and printed and given["json_path"] not in (None, "-")
+    refuse(
+        (not given["old"] or not given["new"], "diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu."),
+        (both, "--to json and --json both name the results file: keep one."),
+    )
     json_path = "-" if target == "json" and printed else given["json_path"]
     output = Output.of(json_path, given["quiet"], report_path=given["report_path"])
     if output.to_stdout and printed and target in ("markdown", "sarif", "github"):
@@ -109,11 +101,9 @@ def _diff(**given: Any) -> int:
             found = revisions.count(found, (old, new), requests, pairs, output.screen, demanded=demanded)
         record = _file(given, found, old, new)
     failed = diff.failures(found, wanted)
-    output.write(record.text)
-    if output.report:
-        from cudabench.cli.output import write_page
-
-        write_page([record], [output.report.stem], output.report)
+    if output.path:
+        record.write(output.path)
+    output.deliver(record)
     _show(given, record, failed, place, output)
     return gravest(failure.code for failure in failed)
 
@@ -145,7 +135,7 @@ def _architectures(wanted: str) -> tuple[str, ...]:
         known = compiler.supported_architectures("nvcc")
     if wanted == "all":
         return tuple(name for name in ARCHITECTURES if name.rstrip("af") in known)
-    words = tuple(dict.fromkeys(word.strip() for word in wanted.split(",") if word.strip()))
+    words = _words(wanted)
     for word in words:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (known and word.rstrip("af") not in known):
             raise UsageError(f"--arch '{word}' is no architecture that the compiler has: {', '.join(known)}, or all.")
@@ -156,13 +146,9 @@ def _architectures(wanted: str) -> tuple[str, ...]:
 
 def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
     """Return the results file: what was asked for, and a record a kernel and architecture."""
-    from dataclasses import asdict
 
-    from cudabench.devices import Choice, probe
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
-    from cudabench.records.file import ResultsFile
-    from cudabench.records.planned import Settings
 
     asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
@@ -183,8 +169,6 @@ def _show(
 ) -> None:
     """Write what --to says to its file or to standard output, or beside it where the JSON goes there; then the
     failures, to standard error."""
-    from cudabench.cli.output import add_summary
-    from cudabench.views import console
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
@@ -211,21 +195,21 @@ def _show(
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")
 
-command = SpreadCommand(
+command = Headed(
     "diff",
     params=[
         click.Argument(["old"], required=False, metavar="OLD"),
         click.Argument(["new"], required=False, metavar="NEW"),
-        *options.without(run.problem_options(), *_NOT_HERE),
-        options.defines_option("Define a macro on both sides; repeatable."),
+        *options.without(run.PROBLEM, *_NOT_HERE),
+        option("-D, --define NAME=VALUE", "Define a macro on both sides; repeatable.", "defines", multiple=True),
         option("--arch LIST", "Architectures, such as sm_80,sm_90.", default="all", show_default=True),
         option(
             "--fail-on LIST",
             "Exit 4 if one of these grew: registers,spills,shared,local,instructions,sectors,wavefronts,executed; "
             "if occupancy fell; if code or arithmetic changed.",
-            type=Names(_figures),
+            type=_gates,
         ),
-        options.seed_option(show_default=True),
+        options.SEED,
         option(
             "--to",
             "Default: table. github writes annotations, and tables into $GITHUB_STEP_SUMMARY; json is the results "
@@ -235,7 +219,7 @@ command = SpreadCommand(
             default="table",
         ),
         option("-o, --output FILE", "Write what --to says to FILE.", "target_file", type=PLACE),
-        *options.output_options(),
+        *options.OUTPUT,
     ],
     callback=_diff,
     help=HELP,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
-from cudabench.cli import options, pricing
-from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench import devices, operations
+from cudabench.cli import operation, options, pricing
+from cudabench.cli import run as user
+from cudabench.cli.arguments import Numbers
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import option
+from cudabench.cli.output import Output, carry_out, tables
 from cudabench.errors import UsageError, exit_code
+from cudabench.plan import chapters
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
     from cudabench.measure.run import Run
     from cudabench.plan.series import Series
     from cudabench.records.planned import Case
@@ -27,62 +30,40 @@ if TYPE_CHECKING:
 MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
 
 
-def _params(problem: Sequence[click.Parameter], seed: click.Option) -> list[click.Parameter]:
-    """Return the parameters of either form, behind those of its problem."""
-    return [
-        *problem,
-        *options.compiler_options(),
-        *picture_options(),
-        *options.limits_options(timed=False),
-        seed,
-        *options.output_options(),
-    ]
-
-
-def explain_command(name: str) -> click.Command:
-    """Return the command that explains an operation's kernels."""
-    from cudabench.cli.operation import problem_options
-
-    operation = operations.get(name)
-    return SpreadCommand(
-        name,
-        params=_params(problem_options(operation), options.seed_option()),
-        callback=partial(_explain, name),
-        help=f"Explain the kernels of {name}: {operation.summary}.",
+def explain_command(form: str) -> click.Command:
+    """Return the command that explains an operation's kernels, or those of a user's file."""
+    problem, seed = user.PROBLEM, options.SEED
+    summary = "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given"
+    if form != FILE:
+        of = operations.get(form)
+        problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
+        seed = option("--seed N", str(seed.help), type=seed.type, default=0)
+    return Headed(
+        form,
+        params=[
+            *problem,
+            *options.COMPILER,
+            option("--threads", "Show which elements each thread accesses, and their banks."),
+            option("--banks", "Draw how a warp uses the 32 banks."),
+            option(
+                "--warp B,W",
+                "With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
+                "a small problem, else 0,0.",
+                type=Numbers(2),
+            ),
+            *options.PRICING,
+            seed,
+            *options.OUTPUT,
+        ],
+        callback=partial(_explain, form),
+        help=f"Explain {summary}.",
     )
-
-
-def explain_file() -> click.Command:
-    """Return the command that explains kernels of a user's file; it takes the arguments of `run`."""
-    from cudabench.cli import run
-
-    return SpreadCommand(
-        FILE,
-        params=_params(run.problem_options(), options.seed_option(show_default=True)),
-        callback=_explain_file,
-        help="Explain kernels of FILE.cu; 'cudabench run --help' tells how arguments are given.",
-    )
-
-
-def picture_options() -> list[click.Parameter]:
-    """Return what is drawn beside the table."""
-    return [
-        option("--threads", "Show which elements each thread accesses, and their banks."),
-        option("--banks", "Draw how a warp uses the 32 banks."),
-        option(
-            "--warp B,W",
-            "With --threads or --banks: show warp W of block B, counted from 0, x first. Default: all threads of "
-            "a small problem, else 0,0.",
-            type=Numbers(2),
-        ),
-    ]
 
 
 command = two_forms(
     "explain",
     "Any kernel of your own, with the arguments of 'cudabench run'.",
     explain_command,
-    explain_file,
     help="""Show why kernels are fast or slow, line by line, from the simulator.
 
 For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes the
@@ -91,47 +72,22 @@ arguments of the operation's own command. Two kernels, -k A -k B, are shown side
 )
 
 
-def _explain(name: str, **given: Any) -> int:
-    """Explain an operation's kernels and return the exit code."""
-    from cudabench.cli.operation import request_of
-    from cudabench.plan import cases
-    from cudabench.plan.series import Series
-
-    operation = operations.get(name)
-    several = pricing.several(given, simulated=True)
-    device = "sim" if several else simulated(pricing.on_device(given))
-    request = request_of(operation, {**given, "device": device})
-    series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
-    return explain([series], asdict(request), given)
-
-
 @click.pass_context
-def _explain_file(ctx: click.Context, /, **given: Any) -> int:
-    """Explain kernels of a file and return the exit code."""
-    from cudabench.cli import run
-
-    series, record, _ = run.planned(ctx, given, "explain")
-    return explain(series, record, given)
-
-
-def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, Any]) -> int:
-    """Simulate all series, show the explanations and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
-
-    several = pricing.several(given, simulated=True)
-    choices, cards = pricing.where(given, several, lambda device: (devices.choose(simulated(device)),))
-    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
+def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
+    """Simulate what the options ask for, show the explanations and return the exit code."""
+    series: Sequence[Series]
+    if form == FILE:
+        series, request, _ = user.planned(ctx, given, "explain")
+    else:
+        series, request = operation.planned(form, {**given, "device": "sim"})
+    choices, cards = pricing.where(given, lambda device: [devices.choose(simulated(device))], simulated=True)
+    output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
-    settings = replace(options.settings(given, simulated=True), cpu=False)
-    run = Run(
-        series, choices, settings, request, path=output.path, listener=output.screen,
-        trace=watched(planned, given, paired), record=bool(output.report), cards=cards,
-    )  # fmt: skip
-    show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
-    outputs.carry_out(run, output, run.collect, show)
+    settings = options.settings(given, simulated=True)
+    run = output.run(series, choices, settings, request, trace=watched(planned, given, paired), cards=cards)
+    show = partial(_show, run, output, threads=given["threads"], banks=given["banks"], paired=paired)
+    carry_out(run, output, run.collect, show)
     return exit_code(result.status for result in run.file.results)
 
 
@@ -139,13 +95,11 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
-    from cudabench.cli import output as outputs
-    from cudabench.plan import chapters
-    from cudabench.views import console, explanation, side_by_side
+    from cudabench.views import explanation, side_by_side
 
     out = console.tables(output.to_stdout)
     if run.by_card:
-        outputs.tables(run, output)
+        tables(run, output)
     device = next((result.device for result in run.file.results if result.access is not None), run.devices[0].name)
     if len(run.devices) > 1:
         card = next(card for card in run.cards if device == f"sim:{card.architecture}")

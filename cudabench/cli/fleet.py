@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench.cli.arguments import Finite
+from cudabench.cli.arguments import Finite, percentage
+from cudabench.cli.files import picture_format
 from cudabench.cli.groups import LazyGroup
+from cudabench.cli.habits import resolved
 from cudabench.cli.help import headed
-from cudabench.cli.options import PLACE, Percentage, option
-from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code
+from cudabench.cli.options import PLACE, option
+from cudabench.cli.output import Destination, Output
+from cudabench.cli.process import Terminated
+from cudabench.devices import probe
+from cudabench.errors import EXIT_TERMINATED, CudabenchError, UsageError, exit_code, refuse
+from cudabench.measure import provenance
+from cudabench.records.file import ResultsFile
+from cudabench.records.fleet import Fleet, Rule
+from cudabench.system import outputs
+from cudabench.views import console, fleet
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Destination
     from cudabench.fleet.findings import Report
-    from cudabench.fleet.shard import Plan, Written
+    from cudabench.fleet.shard import Plan
     from cudabench.fleet.submit import Engine, Submission
-    from cudabench.records.file import ResultsFile
-    from cudabench.records.fleet import Fleet
 
 COMMANDS = {
     "shard": "Measure every visible card, and write a file for each into DIR.",
@@ -35,26 +42,6 @@ LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
 FOLDER = click.Argument(["folder"], type=click.Path(path_type=Path), metavar="DIR")
 WORDS = click.Argument(["words"], nargs=-1, required=True, metavar="-- COMMAND ...")
 QUIET = option("-q, --quiet", "Print nothing while it runs.")
-
-command = LazyGroup(
-    "fleet",
-    sections={"Commands": COMMANDS},
-    make=lambda name: _made()[name],
-    kind="not a command of fleet",
-    help="""Find the slow card among many.
-
-\b
-  srun -N8 --ntasks-per-node=8 --gpus-per-task=1 cudabench fleet shard runs/today -- transpose
-  cudabench fleet report runs/today
-
-Every card is measured by a process of its own, which writes DIR/<GPU UUID>.json: the usual results file with the card's
-host, clocks, temperature, errors and links besides. The report holds each card against those of its model.
-""",
-)
-
-
-def _made() -> dict[str, click.Command]:
-    return {"shard": shard, "submit": submit, "resume": resume, "report": report}
 
 
 # shard ---------------------------------------------------------------------------------------------------------------
@@ -89,11 +76,13 @@ def shard(
     A card whose run failed has a shard too, and so has one that should be there and is not. The exit code is that of
     the worst card. An interrupted run writes no shard.
     """
-    from cudabench.cli.process import Terminated
     from cudabench.fleet import shard as shards
 
-    plan = planned(folder, words, host, rack)
-    code = shards.run(plan, _ids(expect), in_turn=in_turn, told=lambda written: None if quiet else _say(written))
+    def told(written: shards.Written) -> None:
+        if not quiet:
+            console.out().print(fleet.shard_line(written), soft_wrap=True)
+
+    code = shards.run(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=told)
     if code == EXIT_TERMINATED:
         raise Terminated
     return code
@@ -101,46 +90,30 @@ def shard(
 
 def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: str | None = None) -> Plan:
     """Return what `shard` is to do. Raises UsageError where the words are no command that measures."""
+    from cudabench.cli import group
     from cudabench.fleet.shard import Plan
 
-    given = _parsed(words)
-    own = {"host": host, "rack": rack}
-    return Plan(
-        folder,
-        tuple(words),
-        device=given["device"] if given["device"] != "auto" else None,
-        quiet="quiet" in given,
-        **{key: value for key, value in own.items() if value},
-    )
-
-
-def _parsed(words: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a command line of this tool, as the command itself would read them."""
-    from cudabench.cli import group
-
     line = " ".join(words)
-    with click.Context(group, info_name="cudabench") as parent:
-        name, found, rest = group.resolve_command(parent, [*words])
-        while isinstance(found, click.Group) and rest and not rest[0].startswith("-"):
-            with click.Context(found, parent, name) as parent:
-                name, found, rest = found.resolve_command(parent, rest)
-        if found is None or isinstance(found, click.Group):
-            raise UsageError(f"'{line}' is no command that measures: name one, as in -- transpose --kernel smem.")
-        options = {param.name for param in found.params}
-        if not {"device", "json_path"} <= options:
-            raise UsageError(f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.")
-        given = found.make_context(name or "", rest, parent).params
-    if given["json_path"] is not None:
-        raise UsageError(f"--json {given['json_path']} is the shard's own business: leave it out of COMMAND.")
-    if given.get("key") is not None:
-        raise UsageError(f"--print {given['key']} is of one run; leave it out of COMMAND and ask the shards.")
-    return given
-
-
-def _say(written: Written) -> None:
-    from cudabench.views import console, fleet
-
-    console.out().print(fleet.shard_line(written), soft_wrap=True)
+    context, rest = resolved(group, words)
+    refuse(
+        (
+            isinstance(context.command, click.Group),
+            f"'{line}' is no command that measures: name one, as in -- transpose --kernel smem.",
+        ),
+        (
+            not {"device", "json_path"} <= {param.name for param in context.command.params},
+            f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.",
+        ),
+    )
+    given = context.command.make_context(context.info_name, rest, context.parent).params
+    file, key = given["json_path"], given.get("key")
+    refuse(
+        (file is not None, f"--json {file} is the shard's own business: leave it out of COMMAND."),
+        (key is not None, f"--print {key} is of one run; leave it out of COMMAND and ask the shards."),
+    )
+    own = {key: value for key, value in (("host", host), ("rack", rack)) if value}
+    device = given["device"] if given["device"] != "auto" else None
+    return Plan(folder, tuple(words), device=device, quiet="quiet" in given, **own)
 
 
 def _ids(words: Sequence[str]) -> list[str]:
@@ -211,8 +184,7 @@ def submit(
     settings["additional_parameters"] = _pairs(more)
     plan = planned(folder.absolute(), words)
     made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
-    running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
+    return _watch(made, folder, quiet, lambda engine: made.start(engine, made.entries))
 
 
 @headed("resume", FOLDER, QUIET)
@@ -225,8 +197,7 @@ def resume(folder: Path, quiet: bool) -> int:
     made = submissions.load(folder.absolute())
     # A record that somebody changed is no way around what submit refuses.
     made.plan = planned(made.plan.folder, made.plan.words)
-    running = submissions.engine_of(made)
-    return _watch(made, running, folder, quiet, lambda: made.resume(running))
+    return _watch(made, folder, quiet, made.resume)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -239,24 +210,22 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: Callable[[], object]) -> int:
+def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
     """Begin a submission, look at it until nothing of it waits or runs, and return its exit code."""
     import time
 
-    from cudabench.cli.process import Terminated
     from cudabench.fleet import submit as submissions
-    from cudabench.views import console, fleet
 
+    running = submissions.engine_of(made)
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
-            begin()
+            begin(running)
             while True:
-                counts = made.counts(slow)
-                if counts.done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
-                    done, slow, looked = counts.done, made.slow(), time.monotonic()
-                    counts = made.counts(slow)
-                live.update(counts)
+                now_done = sum(entry.state == "done" for entry in made.entries)
+                if now_done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
+                    done, slow, looked = now_done, made.slow(), time.monotonic()
+                live.update(made.entries, slow)
                 if not made.open:
                     break
                 time.sleep(POLL_S)
@@ -291,7 +260,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: 
         default=5.0,
         show_default=True,
     ),
-    option("--over PERCENT", "and by more than PERCENT.", type=Percentage(), default="3%", show_default=True),
+    option("--over PERCENT", "and by more than PERCENT.", type=percentage, default="3%", show_default=True),
     option("--expect ID|FILE", "Cards that should be there; FILE has one a line. Repeatable.", multiple=True),
     option("--fail-on-slow", "Exit 4 if a card is slow or gets slower."),
     option("--fail-on-missing", "Exit 1 if a card failed or is missing, or a file is not a shard."),
@@ -314,10 +283,7 @@ def report(
 
     A card with a wrong or unverified result makes the exit code 3.
     """
-    from cudabench.cli.output import Destination, Output
-    from cudabench.cli.plot import picture_format
     from cudabench.fleet import findings
-    from cudabench.records.fleet import Rule
 
     place, text = Output.of(json_path, quiet), Destination.of(output)
     picture = Path(plot) if plot is not None else None
@@ -329,9 +295,14 @@ def report(
     if not found.cards:
         why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it has no .json file"
         raise CudabenchError(f"{found.folders[-1]} holds no shard that can be read{why}.")
-    place.write(lambda: _file(found).text())
+    if place.json:
+        file = ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
+        place.json.write(file.text())
     if picture:
-        _draw(made, found, picture, drawn)
+        from cudabench.views import fleet_plot
+        from cudabench.views.plot import render
+
+        outputs.write_whole(picture, render(fleet_plot.draw(made, found), drawn))
     if text.path or not place.quiet:
         _show(made, found, target or ("html" if page else "table"), text, place.to_stdout)
     statuses = {card.status for card in found.cards}
@@ -340,24 +311,8 @@ def report(
     return exit_code(as_wrong, missed=fail_on_slow and bool(found.slow or found.slowing))
 
 
-def _file(found: Fleet) -> ResultsFile:
-    from cudabench.devices import probe
-    from cudabench.measure import provenance
-    from cudabench.records.file import ResultsFile
-
-    return ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
-
-
-def _draw(made: Report, found: Fleet, path: Path, suffix: str) -> None:
-    from cudabench.system import outputs
-    from cudabench.views import fleet_plot as plot
-    from cudabench.views.plot import render
-
-    outputs.write_whole(path, render(plot.draw(made, found), suffix))
-
-
 def _show(made: Report, found: Fleet, form: str, place: Destination, json_to_stdout: bool) -> None:
-    from cudabench.views import console, fleet, fleet_page
+    from cudabench.views import fleet_page
 
     view = fleet.View(found, made.simulated, form == "markdown")
     if form == "html":
@@ -367,3 +322,20 @@ def _show(made: Report, found: Fleet, form: str, place: Destination, json_to_std
         place.write(console.captured(view.show))
     else:
         view.show(console.tables(json_to_stdout))
+
+
+command = LazyGroup(
+    "fleet",
+    sections={"Commands": COMMANDS},
+    make={"shard": shard, "submit": submit, "resume": resume, "report": report}.__getitem__,
+    kind="not a command of fleet",
+    help="""Find the slow card among many.
+
+\b
+  srun -N8 --ntasks-per-node=8 --gpus-per-task=1 cudabench fleet shard runs/today -- transpose
+  cudabench fleet report runs/today
+
+Every card is measured by a process of its own, which writes DIR/<GPU UUID>.json: the usual results file with the card's
+host, clocks, temperature, errors and links besides. The report holds each card against those of its model.
+""",
+)

@@ -1,23 +1,19 @@
-"""The class of all command groups: commands load when they are used, and an option given twice is refused."""
+"""The class of all command groups: commands load when they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from cudabench import operations
-from cudabench.cli.arguments import SpreadCommand
 from cudabench.cli.help import Headed
 from cudabench.errors import did_you_mean
 
 FILE = "FILE.cu"
 CUDA_FILES = (".cu", ".cuh")
-LISTS = ("card", "price")  # options whose one value is a list with commas
 
 
 class LazyGroup(Headed, click.Group):
@@ -57,7 +53,7 @@ class LazyGroup(Headed, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments start with, or suggest one. Refuses an option that is given twice."""
+        """Return the command that the arguments start with, or suggest one."""
         if FILE in self.summaries and args and args[0] != FILE and args[0].endswith(CUDA_FILES):
             args = [FILE, *args]
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
@@ -67,10 +63,7 @@ class LazyGroup(Headed, click.Group):
                 "there is.",
                 ctx,
             )
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not ctx.resilient_parsing:
-            refuse_repeats(click.Context(command, ctx, name), rest)
-        return name, command, rest
+        return super().resolve_command(ctx, args)
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
         """Write the lists of commands, so that help makes none; short, the operations are names alone."""
@@ -94,49 +87,13 @@ class LazyGroup(Headed, click.Group):
         return [*files, *found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def two_forms(
-    name: str,
-    files: str,
-    of_operation: Callable[[str], click.Command],
-    of_file: Callable[[], click.Command],
-    **more: Any,
-) -> LazyGroup:
-    """Return a command with a form for an operation's kernels and one for FILE.cu, of which `files` is the summary."""
+def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:
+    """Return a command with a form for each operation's kernels and one for FILE.cu, of which `files` is the summary;
+    `make` returns it."""
     return LazyGroup(
         name,
         sections={"Operations": operations.SUMMARIES, "Files": {FILE: files}},
-        make=lambda form: of_file() if form == FILE else of_operation(form),
+        make=make,
         kind="neither an operation nor a .cu file",
         **more,
     )
-
-
-def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
-    """Raise UsageError where an option that takes one value is among a command's arguments more than once."""
-    if {"-h", "--help"} & {*args}:
-        return
-    words = ctx.command.joined(args) if isinstance(ctx.command, SpreadCommand) else [*args]
-    single = {
-        param.name: param
-        for param in ctx.command.params
-        if isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
-    }
-    # click keeps the last value of an option; parsed as a repeatable one, it shows all.
-    collecting = copy(ctx.command)
-    collecting.params = []
-    for param in ctx.command.params:
-        collecting.params.append(copy(param))
-        if param.name in single:
-            collecting.params[-1].multiple = True
-    values: Mapping[str, Any] = {}
-    with suppress(click.UsageError):  # click's own parse says it
-        values = collecting.make_parser(ctx).parse_args(words)[0]
-    for name, param in single.items():
-        given = values.get(str(name))
-        if isinstance(given, list) and len(given) > 1:
-            spoken = " and ".join(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in given)
-            option = max(param.opts, key=len)
-            repair = f"name all in one, {option} {','.join(map(str, given))}" if name in LISTS else "keep one"
-            raise click.UsageError(
-                f"{option} is given {len(given)} times, {spoken}; it takes one value: {repair}.", ctx
-            )

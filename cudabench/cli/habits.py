@@ -181,13 +181,18 @@ def answer(group: click.Group, words: Sequence[str], error: click.ClickException
 
 def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
     """Return the context of the command that a line means. Raises ClickException where the parser refuses it."""
-    command: click.Command = group
+    context, rest = resolved(group, words)
+    return context.command.make_context(context.info_name, rest, parent=context.parent)
+
+
+def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, list[str]]:
+    """Return a context of the command that a line names, for which nothing is parsed, and the words behind it."""
     context, rest = click.Context(group, info_name="cudabench"), [*words]
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        name, found, rest = command.resolve_command(context, rest)
+    while isinstance(context.command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = context.command.resolve_command(context, rest)
         assert found is not None, "resolve_command raises for an unknown name"
-        command, context = found, click.Context(found, context, name)
-    return command.make_context(context.info_name, rest, parent=context.parent)
+        context = click.Context(found, context, name)
+    return context, rest
 
 
 def _missing_arguments(context: click.Context) -> str:
@@ -198,9 +203,8 @@ def _missing_arguments(context: click.Context) -> str:
 
     given = context.params
     files = given.get("files") or (given.get("file"),)
-    if context.command.name not in ("run", "check", FILE) or "profile" not in given or given["profile"]:
-        return ""
-    if not files[0] or files[0] == FILE:
+    takes_a_file = context.command.name in ("run", "check", FILE) and not given.get("profile", True)
+    if not takes_a_file or not files[0] or files[0] == FILE:
         return ""
     verb = context.command_path.split()[1]
     try:
@@ -215,9 +219,9 @@ def _missing_arguments(context: click.Context) -> str:
 
 def _beside(context: click.Context) -> Iterator[str]:
     """Yield the options of a line that are not of the problem, which no suggested line has."""
-    from cudabench.cli.run import problem_options
+    from cudabench.cli.run import PROBLEM
 
-    problem = {param.name for param in problem_options()} | {"files", "defines", "seed"}
+    problem = {param.name for param in PROBLEM} | {"files", "defines", "seed"}
     for param in context.command.params:
         value = context.params.get(str(param.name))
         source = context.get_parameter_source(str(param.name))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 import click
+
+from cudabench.cli.arguments import Numbers
 
 SCREEN = 40  # lines; a help that is not longer is shown whole
 
@@ -33,17 +36,43 @@ RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # what click adds: a value
 OTHER = "Options"  # the heading of a command that has no problem
 
 
-def heading(name: str) -> str:
-    """Return the heading that an option stands under, by the name of its value."""
-    return next((title for title, names in HEADINGS.items() if name in names.split()), OTHER)
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        command = ctx.command
+        click.echo(command.help_all(ctx) if isinstance(command, Headed) else command.get_help(ctx))
+        ctx.exit()
+
+
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
+)
 
 
 class Headed(click.Command):
-    """A command whose help has headings. The part of its text behind a form feed is for --help-all."""
+    """A command whose help has headings, and whose number options may stand as separate words.
+
+    The part of its text behind a form feed is for --help-all.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the numbers that follow a number option, as many as it can take, to the one word of click; parse."""
+        spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
+        joined: list[str] = []
+        left = [*args]
+        while left and left[0] != "--":
+            word = left.pop(0)
+            if word in spreads and left:
+                numbers = takewhile(lambda one: re.match(r"-?\d", one), left[1 : spreads[word].most])
+                values = [left[0], *numbers]
+                del left[: len(values)]
+                # As one word with '=' a negative number is a value and no option.
+                word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
+            joined.append(word)
+        return super().parse_args(ctx, joined + left)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters with --help-all."""
-        return [*super().get_params(ctx), _help_all()]
+        return [*super().get_params(ctx), HELP_ALL]
 
     def get_help(self, ctx: click.Context) -> str:
         """Return all help where it fits a screen, else the part that is used most."""
@@ -75,13 +104,13 @@ class Headed(click.Command):
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
         """Write the options, all or those that are used most, each under its heading."""
-        shown = {
-            title: [param for param in params if everything or param.name in COMMON.split()]
-            for title, params in self.sections_of().items()
-        }
         rows = {
-            title: [record for param in params if (record := param.get_help_record(ctx))]
-            for title, params in shown.items()
+            title: [
+                record
+                for param in params
+                if (everything or param.name in COMMON.split()) and (record := param.get_help_record(ctx))
+            ]
+            for title, params in self.sections_of().items()
         }
         width = max((len(names) for records in rows.values() for names, _ in records), default=0)
         for title, records in rows.items():
@@ -92,12 +121,12 @@ class Headed(click.Command):
     def sections_of(self) -> Mapping[str, list[click.Option]]:
         """Return the options by their headings, in the order of the headings."""
         options = [param for param in self.params if isinstance(param, click.Option)]
+        by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
         # Where there is a kernel to choose, what no heading names is of the problem.
-        first = "Problem" if any(heading(str(option.name)) == "Problem" for option in options) else OTHER
+        other = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         found: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
-            title = heading(str(option.name))
-            found[first if title == OTHER else title].append(option)
+            found[by_name.get(str(option.name), other)].append(option)
         return found
 
 
@@ -108,15 +137,3 @@ def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Ca
         return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})
 
     return made
-
-
-def _help_all() -> click.Option:
-    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value and not ctx.resilient_parsing:
-            command = ctx.command
-            click.echo(command.help_all(ctx) if isinstance(command, Headed) else command.get_help(ctx))
-            ctx.exit()
-
-    return click.Option(
-        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show all options."
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -11,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers, SpreadCommand
+from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.errors import DeviceUnusable, UsageError, exit_code
-from cudabench.records.planned import Operation, Settings
+from cudabench.cli.output import Output, carry_out, say, tables
+from cudabench.errors import DeviceUnusable, UsageError, exit_code, refuse
+from cudabench.plan.series import Series
+from cudabench.plan.space import sizes
+from cudabench.records.planned import Operation, Option, Settings
 from cudabench.records.results import Result
+from cudabench.results.thresholds import THRESHOLDS, missed
 
 if TYPE_CHECKING:
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
     from cudabench.measure.run import Run
     from cudabench.plan.cases import Request
-    from cudabench.plan.series import Series
     from cudabench.userkernel.request import UserRequest
 
 # How types are called elsewhere.
@@ -35,7 +36,36 @@ TYPES = {
 }  # fmt: skip
 
 
-OUTPUTS = ("json_path", "report_path", "quiet")  # options of no command that is printed
+# What the commands that measure take besides the problem: how, and where results go.
+MEASURING: list[click.Parameter] = [
+    *options.COMPILER,
+    *options.TIMING,
+    *options.LEAST,
+    option(
+        "--budget S",
+        "Time limit of the whole run. Kernels that get no time are reported as failed.",
+        type=Finite(0, min_open=True),
+    ),
+    options.SEED,
+    option("--no-cpu", "Skip the CPU baseline."),
+    option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
+    option(
+        "--jobs N",
+        "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
+        type=click.IntRange(1),
+    ),
+]
+SHOWING: list[click.Parameter] = [
+    *options.PRICING,
+    options.LIMITS,
+    *options.OUTPUT,
+    option(
+        "--print KEY",
+        "Print only one value, such as bandwidth_gbps or time.median_s.",
+        "key",
+        shell_complete=complete.result_keys,
+    ),
+]
 
 
 def operation_command(name: str) -> click.Command:
@@ -43,7 +73,7 @@ def operation_command(name: str) -> click.Command:
     operation = operations.get(name)
     libraries = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
     peers = f"GPU only: add a library's row: {', '.join(libraries)}; repeatable."
-    return SpreadCommand(
+    return Headed(
         name,
         params=[
             *problem_options(operation),
@@ -55,39 +85,12 @@ def operation_command(name: str) -> click.Command:
                 shell_complete=complete.words(libraries),
             ),
             option("--sizes A..B*2", "Several sizes: doubling, A..B+STEP, or A,B,C."),
-            *measuring_options(),
+            *MEASURING,
+            *SHOWING,
         ],
         callback=partial(_run, name),
         help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
     )
-
-
-def measuring_options(*more: click.Parameter) -> list[click.Parameter]:
-    """Return what the commands that measure take besides the problem: how, where, and where results go."""
-    return [
-        *options.compiler_options(),
-        *options.timing_options(),
-        option(
-            "--budget S",
-            "Time limit of the whole run. Kernels that get no time are reported as failed.",
-            type=Finite(0, min_open=True),
-        ),
-        *options.baseline_options(),
-        option(
-            "--jobs N",
-            "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
-            type=click.IntRange(1),
-        ),
-        *more,
-        *options.limits_options(),
-        *options.output_options(),
-        option(
-            "--print KEY",
-            "Print only one value, such as bandwidth_gbps or time.median_s.",
-            "key",
-            shell_complete=complete.result_keys,
-        ),
-    ]
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
@@ -116,16 +119,21 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
         *(
             option(
                 f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
-                type=click.Choice(own.choices) if own.choices else complete.option_type(own),
+                type=_type(own),
             )
             for own in operation.options
         ),
     ]  # fmt: skip
 
 
+def _type(own: Option) -> Any:
+    if own.choices:
+        return click.Choice(own.choices)
+    return PLACE if own.metavar and own.metavar.startswith("FILE") else own.type
+
+
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     """Return what the problem options ask for."""
-    from cudabench import devices
     from cudabench.plan import cases
 
     size = given["size"]
@@ -147,55 +155,36 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     )
 
 
-def _run(name: str, **given: Any) -> int:
-    """Measure what the options ask for and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli.output import Output
+def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
+    """Return what is to be run, a series for each of --sizes, and the request for the records."""
     from cudabench.plan import cases
-    from cudabench.plan.series import Series
 
     operation = operations.get(name)
-    several = pricing.several(given)
-    given["device"] = "sim" if several else pricing.on_device(given)
-    request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    make = partial(operations.get, name)
-    series = [Series(make, tuple(cases.build(operation, one))) for one in _sized(request, given)]
-    record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
-    more = partial(explaining, click.get_current_context(), name, given)
-    return measure(series, record, given, output, more, choose=devices.choose_all, several=several)
-
-
-def explaining(ctx: click.Context, name: str, given: Mapping[str, Any], kernel: str) -> str:
-    """Return the command that explains a kernel of an operation as it was asked for."""
-    explain = options.explain_command(ctx, name)
-    _, block = positional(given["words"], (), None)
-    words = options.retyped(ctx, explain, ("words", "kernels", *OUTPUTS))
-    words += ["--block", *map(str, block)] if block else []
-    return shlex.join(["cudabench", "explain", name, "-k", kernel, *words])
-
-
-def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
-    """Return the request at each size of --sizes, one number for all dimensions; by itself without."""
-    from cudabench.plan.space import sizes
-
-    if given["sizes"] is None:
-        return [request]
-    if given["size"]:
+    request, several = request_of(operation, given), given.get("sizes")
+    if several and given["size"]:
         size = " ".join(map(str, given["size"]))
-        raise UsageError(f"--size {size} and --sizes {given['sizes']} both say how large: keep one.")
-    return [replace(request, size=(size,)) for size in sizes(given["sizes"])]
+        raise UsageError(f"--size {size} and --sizes {several} both say how large: keep one.")
+    # One number of --sizes is for all dimensions.
+    requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
+    make = partial(operations.get, name)
+    series = [Series(make, tuple(cases.build(operation, one))) for one in requests]
+    return series, {**asdict(request), "sizes": several} if several else asdict(request)
+
+
+@click.pass_context
+def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
+    series, record = planned(name, given)
+    _, block = positional(given["words"], (), None)
+    more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
+    return measure(series, record, given, more, devices.choose_all)
 
 
 def measure(
     series: Sequence[Series],
     record: Mapping[str, Any],
     given: dict[str, Any],
-    output: Output,
     more: Callable[[str], str],
-    *,
-    choose: Callable[[str], Sequence[Choice]],
-    several: pricing.Several | None,
+    choose: Callable[[str], Sequence[devices.Choice]],
     requests: Sequence[UserRequest] = (),
 ) -> int:
     """Run all series, show their tables, and return the exit code; with --fuzz on other inputs too.
@@ -203,27 +192,28 @@ def measure(
     record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
     the devices of --device. requests: of a user's own kernels.
     """
-    from cudabench.cli import output as outputs
-    from cudabench.measure.run import Run
-
-    limits = options.thresholds(given)
-    choices, cards = pricing.where(given, several, choose)
-    if choices[0].kind == "sim":
-        refuse_on_a_simulator(limits, given.get("peers", ()))
-    settings = options.settings(given, simulated=choices[0].kind == "sim")
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
+    choices, cards = pricing.where(given, choose)
+    simulated, peers = choices[0].kind == "sim", given.get("peers")
+    if simulated and limits:
+        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
+        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+    if simulated and peers:
+        raise DeviceUnusable(
+            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
+        )
+    settings = options.settings(given, simulated=simulated)
     output.refuse_several([case.kernel for one in series for case in one.cases], choices)
-    run = Run(
-        series, choices, settings, record, path=output.path, listener=output.screen, record=bool(output.report),
-        cards=cards, counted=given["limits"],
-    )  # fmt: skip
+    run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
     run.note(limits)  # an export can then tell what missed them
     told: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
-    outputs.carry_out(run, output, work, partial(outputs.tables, more=None if several or fuzzed else more))
+    carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
     for sentence in told:
-        outputs.say(sentence)
-    return judged(run.file.results, limits, outputs.say) or output.lacking(run)
+        say(sentence)
+    return judged(run.file.results, limits, say) or output.lacking(run)
 
 
 def _fuzzing(
@@ -241,6 +231,8 @@ def _fuzzing(
     from cudabench.measure import fuzz
 
     count, where = given["fuzz"], given["where"]
+    if run.by_card:
+        raise UsageError(f"--fuzz {count} is of one card, since inputs do not depend on it: name one with --on.")
     kernels = fuzz.each_kernel(requests, series)
     for request in kernels:
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
@@ -254,18 +246,7 @@ def _fuzzing(
         run.collect()
         fuzz.fuzz_all(kernels, run, settings, count, where, tell)
 
-    return work  # fmt: skip
-
-
-def refuse_on_a_simulator(limits: Mapping[str, float], peers: Sequence[str]) -> None:
-    """Raise DeviceUnusable for thresholds and libraries, where no time is measured and no library runs."""
-    if limits:
-        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
-        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
-    if peers:
-        raise DeviceUnusable(
-            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
-        )
+    return work
 
 
 def positional(
@@ -276,27 +257,26 @@ def positional(
         return kernels, block
     if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
         return words, block
-    if len(words) == 2 or len(words) > 3:
-        raise UsageError(
+    name, *numbers = words
+    typed, whole = " ".join(numbers), rf"[+-]?\d{{1,{MAX_DIGITS}}}"
+    refuse(
+        (
+            len(words) == 2 or len(words) > 3,
             f"'{' '.join(words)}' are {len(words)} arguments: give KERNEL_ID alone, or KERNEL_ID DIMX DIMY, "
-            f"as in 3 32 8; or write {words[0]} --block {' '.join(words[1:])}."
-        )
-    if kernels:
-        raise UsageError(f"Two kernels are named, '{words[0]}' and --kernel {kernels[0]}: keep one.")
-    if len(words) == 1:
-        return (words[0],), block
-    if block:
-        raise UsageError(f"Two blocks are given, '{words[1]} {words[2]}' and --block: keep one.")
-    for word in words[1:]:
-        if not re.fullmatch(rf"[+-]?\d{{1,{MAX_DIGITS}}}", word, re.ASCII):
-            raise UsageError(f"The block '{words[1]} {words[2]}' is no pair of whole numbers, as in 32 8.")
-    return (words[0],), (int(words[1]), int(words[2]))
+            f"as in 3 32 8; or write {name} --block {typed}.",
+        ),
+        (kernels, f"Two kernels are named, '{name}' and --kernel {''.join(kernels[:1])}: keep one."),
+        (numbers and block, f"Two blocks are given, '{typed}' and --block: keep one."),
+        (
+            not all(re.fullmatch(whole, word, re.ASCII) for word in numbers),
+            f"The block '{typed}' is no pair of whole numbers, as in 32 8.",
+        ),
+    )
+    return (name,), tuple(map(int, numbers)) or block
 
 
 def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results; where nothing worse happened, say which of them miss a threshold."""
-    from cudabench.results.thresholds import missed
-
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

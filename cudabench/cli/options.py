@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import takewhile
@@ -14,11 +15,33 @@ from click.core import ParameterSource
 from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cli import complete
-from cudabench.cli.arguments import Finite
+from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
-from cudabench.results.thresholds import THRESHOLDS
 
 PLACE = click.Path()
+NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet")  # options of no explanation
+LISTS = ("card", "price")  # options whose one value is a list with commas
+
+
+class Single(click.Option):
+    """An option of one value, which is refused where it is given twice; of click's own the last value would hold."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep every value."""
+        parser.add_option(self, self.opts, self.name, action="append")
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Take the one value. Raises UsageError where there are more."""
+        given = opts.get(str(self.name), [])
+        if len(given) > 1 and not ctx.resilient_parsing:
+            name = max(self.opts, key=len)
+            repair = f"name all in one, {name} {','.join(given)}" if self.name in LISTS else "keep one"
+            raise click.UsageError(
+                f"{name} is given {len(given)} times, {' and '.join(given)}; it takes one value: {repair}.", ctx
+            )
+        return super().handle_parse_result(ctx, {**opts, self.name: given[-1]} if given else opts, args)
 
 
 def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Option:
@@ -31,22 +54,13 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
     metavar = " ".join(words[len(spellings) :]) or None
     if metavar is None and "type" not in settings:
         settings["is_flag"] = True
-    return click.Option([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
-
-
-def only(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
-    """Return those of some options that a command takes."""
-    return [parameter for parameter in parameters if parameter.name in names]
+    kind = click.Option if settings.keys() & {"is_flag", "multiple"} else Single
+    return kind([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
     """Return options but for those that a command has none of, or its own."""
     return [parameter for parameter in parameters if parameter.name not in names]
-
-
-def defines_option(help: str = "Define a macro; repeatable.") -> click.Option:
-    """Return what defines macros."""
-    return option("-D, --define NAME=VALUE", help, "defines", multiple=True)
 
 
 def device_option(help: str, **settings: Any) -> click.Option:
@@ -58,155 +72,85 @@ def device_option(help: str, **settings: Any) -> click.Option:
     return option("-d, --device DEVICE", help, default="auto", show_default=True, callback=full_name, **settings)
 
 
-def compiler_options() -> list[click.Parameter]:
-    """Return what goes to the compiler, where the kernels run, and how long they may."""
-    default = f"Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}."
-    return [
-        defines_option(),
-        device_option("auto, all, cuda, cuda:N, sim, sim:sm_90.", shell_complete=complete.devices),
-        option("--timeout S", f"A kernel fails after S seconds. {default}", type=Finite(0, min_open=True)),
-    ]
+COMPILER: list[click.Parameter] = [
+    option("-D, --define NAME=VALUE", "Define a macro; repeatable.", "defines", multiple=True),
+    device_option("auto, all, cuda, cuda:N, sim, sim:sm_90.", shell_complete=complete.devices),
+    option(
+        "--timeout S",
+        f"A kernel fails after S seconds. Default: {Settings.timeout:g}, simulator {SIMULATED_TIMEOUT_S:g}.",
+        type=Finite(0, min_open=True),
+    ),
+]
+
+# The measuring protocol; `settings` reads it.
+TIMING: list[click.Parameter] = [
+    option(
+        "--cache", "cold: flush the L2 before each sample. hot: do not.",
+        type=click.Choice(["cold", "hot"]), default="cold", show_default=True,
+    ),
+    option("--min-time S", "Take samples for at least S seconds.", type=Finite(0), default=0.5, show_default=True),
+    option("--max-time S", "Stop sampling after S seconds.", type=Finite(0), default=10.0, show_default=True),
+    option("--min-samples N", "Take at least N samples.", type=click.IntRange(1), default=10, show_default=True),
+]  # fmt: skip
+
+LEAST = [
+    option("--min-bandwidth GBPS", "Exit 4 if a kernel is slower than GBPS.", type=Finite(0)),
+    option(
+        "--min-copy-fraction F", "Exit 4 if a kernel reaches less than F of the copy's speed, such as 0.9.",
+        type=Finite(0),
+    ),
+]  # fmt: skip
+
+SEED = option("--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, show_default=True)
+SCHEDULE = option("--schedule reverse|random:SEED", "Simulator only: run the blocks in another order.", type=Order())
+
+OUTPUT: list[click.Parameter] = [
+    option("--json PATH", "Write the results; '-' is standard output.", "json_path", type=PLACE),
+    option(
+        "--report FILE.html", "Write a page: table, limits, source with counts, pictures.", "report_path", type=PLACE
+    ),
+    option("-q, --quiet", "Print no table and no progress."),
+]
+
+# What `pricing` reads, and what is for a GPU alone.
+PRICING: list[click.Parameter] = [
+    option(
+        "--on CARD,...|all",
+        f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
+        "FILE.json of 'ceilings'.",
+        "card",
+        shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
+    ),
+    option(
+        "--price CARD=N,...",
+        "With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
+    ),
+]
+LIMITS = option("--limits", "GPU only: also count accesses in the simulator and name the limiting resource.")
 
 
-def timing_options() -> list[click.Parameter]:
-    """Return the measuring protocol's knobs; `settings` reads them."""
-    shown: dict[str, Any] = {"show_default": True}
-    return [
-        option(
-            "--cache", "cold: flush the L2 before each sample. hot: do not.",
-            type=click.Choice(["cold", "hot"]), default="cold", **shown,
-        ),
-        option("--min-time S", "Take samples for at least S seconds.", type=Finite(0), default=0.5, **shown),
-        option("--max-time S", "Stop sampling after S seconds.", type=Finite(0), default=10.0, **shown),
-        option("--min-samples N", "Take at least N samples.", type=click.IntRange(1), default=10, **shown),
-        option("--min-bandwidth GBPS", "Exit 4 if a kernel is slower than GBPS.", type=Finite(0)),
-        option(
-            "--min-copy-fraction F", "Exit 4 if a kernel reaches less than F of the copy's speed, such as 0.9.",
-            type=Finite(0),
-        ),
-    ]  # fmt: skip
-
-
-class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """An order of blocks: reverse, or random:SEED."""
-
-    name = "order"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or fail where it does not name an order."""
-        if not re.fullmatch(r"reverse|random:\d+", value):
-            self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
-        return value
-
-
-def schedule_option() -> click.Option:
-    """Return in which order the simulator runs blocks."""
-    help = "Simulator only: run the blocks in another order."
-    return option("--schedule reverse|random:SEED", help, type=Order())
-
-
-def seed_option(**settings: Any) -> click.Option:
-    """Return the seed of the inputs."""
-    return option("--seed N", "Seed of the random inputs.", type=click.IntRange(0), default=0, **settings)
-
-
-def baseline_options() -> list[click.Parameter]:
-    """Return the seed of the inputs and the CPU baseline's knobs."""
-    return [
-        seed_option(show_default=True),
-        option("--no-cpu", "Skip the CPU baseline."),
-        option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
-    ]
-
-
-def json_options(quiet: str = "Print no table and no progress.") -> list[click.Parameter]:
-    """Return where the results file goes, and what prints less."""
-    return [
-        option("--json PATH", "Write the results; '-' is standard output.", "json_path", type=PLACE),
-        option("-q, --quiet", quiet),
-    ]
-
-
-def output_options() -> list[click.Parameter]:
-    """Return where results go."""
-    page = "Write a page: table, limits, source with counts, pictures."
-    file, quiet = json_options()
-    return [file, option("--report FILE.html", page, "report_path", type=PLACE), quiet]
-
-
-def limits_options(*, timed: bool = True) -> list[click.Parameter]:
-    """Return what asks for limits; timed: the command also measures on a GPU. `pricing` reads them."""
-    limits = "GPU only: also count accesses in the simulator and name the limiting resource."
-    return [
-        option(
-            "--on CARD,...|all",
-            f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
-            "FILE.json of 'ceilings'.",
-            "card",
-            shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
-        ),
-        option(
-            "--price CARD=N,...",
-            "With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
-        ),
-        *([option("--limits", limits)] if timed else []),
-    ]
-
-
-class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A percentage: 5%, or 5. The value is the fraction, 0.05."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the fraction, or fail with what is no percentage."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value), re.ASCII)
-        if not match:
-            self.fail(f"'{value}' is no percentage: write it like 5%.", param, ctx)
-        number = float(match[1])
-        if not match[2] and 0 < number < 1:  # a gate must not guess
-            self.fail(
-                f"'{value}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%.", param, ctx
-            )
-        return number / 100
-
-
-def explain_command(ctx: click.Context, name: str) -> click.Command:
-    """Return the command that explains an operation's kernels, or those of a file."""
-    root = ctx.find_root().command
-    assert isinstance(root, click.Group)
-    explain = root.get_command(ctx, "explain")
-    assert isinstance(explain, click.Group)
-    found = explain.get_command(ctx, name)
-    assert found is not None
-    return found
-
-
-def retyped(ctx: click.Context, other: click.Command, left_out: Sequence[str]) -> list[str]:
-    """Return the options that were typed and that another command takes too, as words, but for those left out."""
-    words = []
-    for param in other.params:
-        given = ctx.params.get(param.name or "")
-        typed = ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
-        if not typed or param.name in left_out or given in (None, (), False):
+def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:
+    """Return the command that explains a kernel of an operation or a file: its own words, those of the options that
+    were typed and that it takes too, and what stands behind them."""
+    root: Any = ctx.find_root().command
+    words: list[str] = []
+    for param in root.make("explain").make(form).params:
+        name = str(param.name)
+        given = ctx.params.get(name)
+        typed = ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE
+        if not typed or name in NOT_EXPLAINED or given in (None, (), False):
             continue
         flag = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
         for value in given if param.multiple or param.nargs == -1 else (given,):
             plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
             words += flag if value is True else [*flag, *map(str, plain)]
-    return words
+    return shlex.join(["cudabench", "explain", *first, "-k", kernel, *words, *last])
 
 
 def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:
-    """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
+    """Return the settings that the options of this module ask for; options that a command lacks take their defaults,
+    and without --no-cpu it has no CPU baseline."""
     names = {field.name for field in fields(Settings)}
     given = {name: value for name, value in options.items() if name in names and value is not None}
     jobs = options.get("jobs") if simulated else 1
-    return settings_for(simulated, **{**given, "cpu": not options.get("no_cpu", False), "jobs": jobs})
-
-
-def thresholds(options: dict[str, Any]) -> dict[str, float]:
-    """Return the thresholds that were given, by option name."""
-    return {key: options[key] for key in THRESHOLDS if options.get(key) is not None}
+    return settings_for(simulated, **{**given, "cpu": not options.get("no_cpu", True), "jobs": jobs})

@@ -13,97 +13,20 @@ import click
 
 from cudabench import text
 from cudabench.cli.process import Terminated
-from cudabench.devices import Choice
-from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
-from cudabench.measure.run import Outcome, Run
+from cudabench.compile import limits
+from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError, refuse
+from cudabench.records import values
 from cudabench.system.outputs import check_target, is_file, is_stdout, write_whole
+from cudabench.views import console, report
 from cudabench.views.progress import Progress, Waiting
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
+    from cudabench.devices import Choice
+    from cudabench.measure.run import Outcome, Run
+    from cudabench.plan.series import Series
     from cudabench.records.file import ResultsFile
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where results go: into a file, to standard output, and a table unless all is to be quiet.
-
-    `stream` is a place that is no file, which gets the whole once, at the end. `key` is the value to print instead of
-    tables. `report` is where the page of --report goes.
-    """
-
-    path: Path | None
-    to_stdout: bool
-    quiet: bool
-    stream: Path | None = None
-    key: str | None = None
-    report: Path | None = None
-
-    @classmethod
-    def of(cls, json_path: str | None, quiet: bool, key: str | None = None, report_path: str | None = None) -> Output:
-        """Return what --json, --quiet, --print and --report mean.
-
-        Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
-        """
-        quiet = quiet or key is not None
-        if key is not None:
-            from cudabench.records.values import check_key
-
-            check_key(key)
-        path = None if json_path in (None, "-") else Path(str(json_path))
-        if path is not None:
-            check_target(path)
-        report = None if report_path is None else Path(report_path)
-        if report is not None:
-            if report_path == "-":
-                raise UsageError("--report - names no file: write --report page.html.")
-            if path is not None and report.absolute() == path.absolute():
-                raise UsageError(f"--report {report_path} and --json {json_path} name one file: keep two.")
-            check_page(report, "--report")
-        to_stdout = json_path == "-" or (path is not None and is_stdout(path))
-        if key is not None and to_stdout:
-            raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
-        if path is None or to_stdout:
-            return cls(None, to_stdout, quiet, key=key, report=report)
-        if is_file(path):
-            return cls(path, False, quiet, key=key, report=report)
-        return cls(None, False, quiet, path, key, report)
-
-    def write(self, content: Callable[[], str]) -> None:
-        """Write what belongs where --json says, once."""
-        place = self.path or self.stream
-        if place or self.to_stdout:
-            Destination(place).write(content())
-
-    def screen(self, kernels: int) -> Progress:
-        """Return what shows so many kernels while they run, unless all is to be quiet."""
-        return Progress(kernels, shown=not self.quiet)
-
-    def lacking(self, run: Run) -> int:
-        """Return the exit code of --print: 1 where the value is not there."""
-        from cudabench.records.values import value
-
-        missing = self.key is not None and any(value(result, self.key) is None for result in run.file.results)
-        return EXIT_FAILED if missing else EXIT_OK
-
-    def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
-        """Raise UsageError where --print would have several results to choose from, or none with such a value."""
-        if self.key is None:
-            return
-        from cudabench.records.values import MEASURED
-
-        if len(kernels) * len(choices) > 1:
-            several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
-            more = ", ..." if len(kernels) > 2 else ""
-            card = "one card with --on" if choices[0].kind == "sim" else "one with --device cuda:0"
-            repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else card
-            raise UsageError(
-                f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
-            )
-        if choices[0].kind == "sim" and self.key.partition(".")[0] in MEASURED:
-            raise DeviceUnusable(
-                f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
-            )
+    from cudabench.records.planned import Settings
 
 
 @dataclass(frozen=True)
@@ -128,6 +51,98 @@ class Destination:
             click.echo(content, nl=False, err=beside)
 
 
+@dataclass(frozen=True)
+class Output:
+    """Where results go: to where --json says, if it is given, and into tables unless all is to be quiet.
+
+    `key` is the value to print instead of tables. `report` is where the page of --report goes.
+    """
+
+    json: Destination | None
+    quiet: bool
+    key: str | None = None
+    report: Path | None = None
+
+    @classmethod
+    def of(cls, json_path: str | None, quiet: bool, key: str | None = None, report_path: str | None = None) -> Output:
+        """Return what --json, --quiet, --print and --report mean.
+
+        Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
+        """
+        if key is not None:
+            values.check_key(key)
+        json = None if json_path is None else Destination.of(json_path, "--json")
+        report = None if report_path is None else Path(report_path)
+        if report is not None:
+            same = json and json.path and report.absolute() == json.path.absolute()
+            refuse(
+                (report_path == "-", "--report - names no file: write --report page.html."),
+                (same, f"--report {report_path} and --json {json_path} name one file: keep two."),
+            )
+            check_page(report, "--report")
+        if json and json.path and is_stdout(json.path):
+            json = Destination(None)
+        if key is not None and json and not json.path:
+            raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
+        return cls(json, quiet or key is not None, key, report)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that is written as a run goes on; a pipe or a device gets the whole once, at the end."""
+        return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether the results go to standard output."""
+        return self.json is not None and self.json.path is None
+
+    def run(
+        self, series: Sequence[Series], choices: Sequence[Choice], settings: Settings, request: Mapping[str, Any],
+        **more: Any,
+    ) -> Run:  # fmt: skip
+        """Return a run that writes where its results go, and shows what it does."""
+        from cudabench.measure.run import Run
+
+        return Run(
+            series, choices, settings, request,
+            path=self.path, listener=self.screen, record=bool(self.report), **more,
+        )  # fmt: skip
+
+    def screen(self, kernels: int) -> Progress:
+        """Return what shows so many kernels while they run, unless all is to be quiet."""
+        return Progress(kernels, shown=not self.quiet)
+
+    def deliver(self, file: ResultsFile) -> None:
+        """Print the results file where it goes to standard output or another stream, and write the page."""
+        if self.json and self.path is None:
+            self.json.write(file.text())
+        if self.report and (file.results or file.diff):
+            write_whole(self.report, report.page([file], [self.report.stem]).encode())
+
+    def lacking(self, run: Run) -> int:
+        """Return the exit code of --print: 1 where the value is not there."""
+        missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
+        return EXIT_FAILED if missing else EXIT_OK
+
+    def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
+        """Raise UsageError where --print would have several results to choose from, or none with such a value."""
+        if self.key is None:
+            return
+
+        if len(kernels) * len(choices) > 1:
+            several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
+            more = ", ..." if len(kernels) > 2 else ""
+            card = "one card with --on" if choices[0].kind == "sim" else "one with --device cuda:0"
+            repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else card
+            raise UsageError(
+                f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
+            )
+        if choices[0].kind == "sim" and self.key.partition(".")[0] in values.MEASURED:
+            raise DeviceUnusable(
+                f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
+            )
+
+
 def add_summary(markdown: Callable[[], str]) -> None:
     """Add tables to the page of a GitHub job, where there is one."""
     if place := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -139,19 +154,17 @@ def add_summary(markdown: Callable[[], str]) -> None:
 def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
     """Show on a terminal that a file is read, unless all is to be quiet. Each of the sources that are read may take as
     long as a compile; raises CompilerError where they take longer."""
-    from cudabench.compile import limits
-
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.reading(file, sources):
         yield
 
 
-def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
+def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped = interrupting(work)
-    deliver(run, output)
-    show(run, output)
+    output.deliver(run.file)
+    show()
     if stopped:
         raise stopped
 
@@ -172,20 +185,10 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
     if note and output.quiet:
         say(note)
     elif note:
-        from cudabench.views import console
-
         if card is not None:
             other = "" if card.named else "; --on takes another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
         console.tables(output.to_stdout).print(note)
-
-
-def deliver(run: Run, output: Output) -> None:
-    """Print the results file where it goes to standard output or another stream, and write the page."""
-    if output.path is None:
-        output.write(run.file.text)
-    if output.report and (run.file.results or run.file.diff):
-        write_page([run.file], [output.report.stem], output.report)
 
 
 def check_page(target: Path, option: str) -> None:
@@ -199,20 +202,13 @@ def check_page(target: Path, option: str) -> None:
         )
 
 
-def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
-    """Write the page of results files; see `views.report.page`."""
-    from cudabench.views import report
-
-    write_whole(target, report.page(files, names).encode())
-
-
 def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
     """Print a table for each series that has results, or the one value that is asked for; more: as `table.show`."""
     if output.key is not None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
-    from cudabench.views import cards, console, table
+    from cudabench.views import cards, table
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
@@ -239,19 +235,15 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def _print_value(run: Run, key: str) -> None:
     """Print one value of the one result; where there is none, why."""
-    from cudabench.records.values import value, written
-
     for result in run.file.results:
-        found = value(result, key)
+        found = values.value(result, key)
         if found is None:
             because = result.reason or f"{result.device} gives none"
             say(f"{key} of {result.kernel} has no value: {because}.")
         else:
-            print(written(found), flush=True)
+            print(values.written(found), flush=True)
 
 
 def say(message: str) -> None:
     """Print a sentence on standard error."""
-    from cudabench.views import console
-
     console.err().print(message)

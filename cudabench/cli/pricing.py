@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from cudabench import devices
 from cudabench.cards import asked
 from cudabench.cards import load as loading
-from cudabench.errors import UsageError
-
-if TYPE_CHECKING:
-    from cudabench.cards.load import Card
-    from cudabench.devices import Choice
+from cudabench.cards.load import Card
+from cudabench.devices import Choice
+from cudabench.errors import UsageError, refuse
 
 
-class Several(NamedTuple):
-    """The cards, and a simulator for each architecture that they have, in the order of its first card."""
+class Places(NamedTuple):
+    """Where a command runs: of several cards a simulator for each architecture that they have, in the order of its
+    first card; and the cards that price what it counts."""
 
+    choices: Sequence[Choice]
     cards: tuple[Card, ...]
-    choices: tuple[Choice, ...]
 
 
-def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | None:
+def where(given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *, simulated: bool = False) -> Places:
+    """Return the devices of a command, by what `choose` makes of --device, and the cards that price its counts.
+
+    simulated: as `several`.
+    """
+    if found := several(given, simulated=simulated):
+        return found
+    choices = choose(on_device(given))
+    return Places(choices, priced(given, choices[0]))
+
+
+def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | None:
     """Return the cards of --on and --price, None where --on names one card or none and nothing has a price.
 
     simulated: the command runs in the simulator also where there is a GPU. Raises UsageError where they do not fit each
@@ -35,7 +46,6 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
         return None
     if price is None and not asked.is_several(on):
         return None
-    from cudabench import devices
 
     cards = asked.cards(on)
     if price is not None:
@@ -61,30 +71,19 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Several | N
     unknown = [card.key for card in cards if card.architecture in left]
     notes = [devices.choose(device).note, f"Left out, as NVRTC is older: {', '.join(unknown)}." if unknown else None]
     note = " ".join(filter(None, notes)) or None
-    return Several(
-        tuple(card for card in cards if card.architecture not in left),
-        tuple(replace(choice, note=note) for choice in choices),
-    )
-
-
-def where(
-    given: Mapping[str, Any], several: Several | None, choose: Callable[[str], Sequence[Choice]]
-) -> tuple[Sequence[Choice], Sequence[Card]]:
-    """Return the devices of a command, by what `choose` makes of --device, and the cards that price counts."""
-    if several:
-        return several.choices, several.cards
-    choices = choose(on_device(given))
-    return choices, priced(given, choices[0])
+    kept = tuple(card for card in cards if card.architecture not in left)
+    return Places([replace(choice, note=note) for choice in choices], kept)
 
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
     """Raise UsageError where --on stands beside a GPU, or beside what is a GPU's."""
-    if not simulates:
-        raise UsageError(
-            f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim."
-        )
-    if given.get("limits"):
-        raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
+    refuse(
+        (
+            not simulates,
+            f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim.",
+        ),
+        (given.get("limits"), "--limits is for a GPU, and --on for the simulator: keep --on."),
+    )
 
 
 def on_device(given: Mapping[str, Any]) -> str:
@@ -95,7 +94,6 @@ def on_device(given: Mapping[str, Any]) -> str:
     device: str = given["device"]
     if given.get("card") in (None, asked.NONE):
         return device
-    from cudabench import devices
 
     architecture = loading.load(given["card"]).architecture
     if device == "sim" or (device == "auto" and devices.simulates(device)):

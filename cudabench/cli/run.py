@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import Expressions, SpreadCommand
+from cudabench import devices
+from cudabench.cli import complete, options
+from cudabench.cli.arguments import Expressions
 from cudabench.cli.groups import FILE
-from cudabench.cli.operation import OUTPUTS, measure, measuring_options
+from cudabench.cli.help import Headed
+from cudabench.cli.operation import MEASURING, SHOWING, measure
 from cudabench.cli.options import PLACE, option
-from cudabench.errors import UsageError
-
-if TYPE_CHECKING:
-    from cudabench.plan.series import Series
-    from cudabench.userkernel.request import UserRequest
+from cudabench.cli.output import reading
+from cudabench.errors import UsageError, refuse
+from cudabench.plan.series import Series
+from cudabench.userkernel import profile
+from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
@@ -47,48 +48,47 @@ ONE_RUN = (
 )  # fmt: skip
 
 
-def problem_options() -> list[click.Parameter]:
-    """Return what says which kernel runs on which arguments; `request_of` reads them."""
-    return [
-        click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
-        option(
-            "-k, --kernel NAME", "Name, 'f<float>', glob or all; repeatable.", "kernels",
-            multiple=True, shell_complete=complete.kernels_of_file,
-        ),
-        option("-g, --grid X[,Y[,Z]]", "Blocks, such as 'cdiv(n,256)'.", type=Expressions()),
-        option("-b, --block X[,Y[,Z]]", "Threads per block.", type=Expressions()),
-        option("--arg NAME=VALUE", "n=4096, 'x=float32[n]:random', x=@x.npy.", "arguments", multiple=True),
-        option(
-            "--step LAUNCH",
-            "Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
-            "swap(x, y)'.",
-            "steps", multiple=True,
-        ),
-        option("--expect NAME=EXPR", "The result: 'y=a*x+y0', y=@y.npy; repeatable.", multiple=True),
-        option(
-            "--const NAME=VALUE", "Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
-            "constants", multiple=True,
-        ),
-        option("--bytes EXPR", "Bytes that the kernel must move: '3*4*n'."),
-        option("--flops EXPR", "Floating-point operations of the kernel: '2*n'."),
-        option("--shared BYTES", "Dynamic shared memory of each block."),
-        option(
-            "--cluster X[,Y[,Z]]", "Blocks in a cluster, for a kernel without __cluster_dims__.", type=Expressions()
-        ),
-        option("--rtol R", "Relative tolerance of all --expect.", type=float),
-        option("--atol A", "Absolute tolerance of all --expect.", type=float),
-        option(
-            "-I, --include FOLDER", "Folder of headers; FILE.cu's own is always searched. Repeatable.",
-            type=click.Path(file_okay=False), multiple=True,
-        ),
-        option("--where EXPR", "With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
-        option(
-            "--std", "C++ standard. Default: C++17, then C++20.",
-            type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
-        ),
-        option("--save NAME=FILE.npy", "Save an array after a run that is not wrong.", multiple=True),
-        option("--profile FILE.toml", "Read these options from a file, one table a kernel.", type=PLACE),
-    ]  # fmt: skip
+# Which kernel runs on which arguments; `request_of` reads them.
+PROBLEM: list[click.Parameter] = [
+    click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
+    option(
+        "-k, --kernel NAME", "Name, 'f<float>', glob or all; repeatable.", "kernels",
+        multiple=True, shell_complete=complete.kernels_of_file,
+    ),
+    option("-g, --grid X[,Y[,Z]]", "Blocks, such as 'cdiv(n,256)'.", type=Expressions()),
+    option("-b, --block X[,Y[,Z]]", "Threads per block.", type=Expressions()),
+    option("--arg NAME=VALUE", "n=4096, 'x=float32[n]:random', x=@x.npy.", "arguments", multiple=True),
+    option(
+        "--step LAUNCH",
+        "Several launches in order, instead of --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 "
+        "swap(x, y)'.",
+        "steps", multiple=True,
+    ),
+    option("--expect NAME=EXPR", "The result: 'y=a*x+y0', y=@y.npy; repeatable.", multiple=True),
+    option(
+        "--const NAME=VALUE", "Value of a __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+        "constants", multiple=True,
+    ),
+    option("--bytes EXPR", "Bytes that the kernel must move: '3*4*n'."),
+    option("--flops EXPR", "Floating-point operations of the kernel: '2*n'."),
+    option("--shared BYTES", "Dynamic shared memory of each block."),
+    option(
+        "--cluster X[,Y[,Z]]", "Blocks in a cluster, for a kernel without __cluster_dims__.", type=Expressions()
+    ),
+    option("--rtol R", "Relative tolerance of all --expect.", type=float),
+    option("--atol A", "Absolute tolerance of all --expect.", type=float),
+    option(
+        "-I, --include FOLDER", "Folder of headers; FILE.cu's own is always searched. Repeatable.",
+        type=click.Path(file_okay=False), multiple=True,
+    ),
+    option("--where EXPR", "With --fuzz: use only sizes for which EXPR holds, such as 'n%16==0'."),
+    option(
+        "--std", "C++ standard. Default: C++17, then C++20.",
+        type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
+    ),
+    option("--save NAME=FILE.npy", "Save an array after a run that is not wrong.", multiple=True),
+    option("--profile FILE.toml", "Read these options from a file, one table a kernel.", type=PLACE),
+]  # fmt: skip
 
 
 def requests_of(
@@ -101,7 +101,6 @@ def requests_of(
     """
     if not given["profile"]:
         return [request_of(given)]
-    from cudabench.userkernel import profile
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
     # A profile writes an option's longest spelling without the dashes.
@@ -118,11 +117,9 @@ def requests_of(
     wanted = given["kernels"] or tuple(content.tables) or ("",)
     requests, settings = [], None
     for kernel in wanted:
-        options = profile.merged(content.of(kernel), typed)
-        values = dict(given)
-        for key, value in options.items():
-            values[names[key]] = params[names[key]].type_cast_value(ctx, value)
-        values["kernels"] = (kernel,) if kernel else ()
+        options = {names[key]: value for key, value in profile.merged(content.of(kernel), typed).items()}
+        cast = {name: params[name].type_cast_value(ctx, value) for name, value in options.items()}
+        values = {**given, **cast, "kernels": (kernel,) if kernel else ()}
         own = {name: values[name] for name in ONE_RUN if name in values}
         for name in own:
             if settings is not None and settings[name] != own[name]:
@@ -139,7 +136,6 @@ def requests_of(
 def request_of(given: dict[str, Any]) -> UserRequest:
     """Return what options ask for, without a profile."""
     from cudabench.plan import cases
-    from cudabench.userkernel.request import UserRequest
 
     if not given["file"]:
         raise UsageError(
@@ -155,7 +151,6 @@ def planned(
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
     """Return what is to be run, in series of kernels that share their arguments, the request for the records, and the
     requests themselves. `command` is what errors suggest a line of."""
-    from cudabench.cli.output import reading
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
@@ -172,42 +167,30 @@ def planned(
 
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
-    """Measure what the options ask for and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli.output import Output
-
     series, record, requests = planned(ctx, given)
-    several = pricing.several(given)
-    if given["where"] and not given["fuzz"]:
-        raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
-    if given["fuzz"] and given["sizes"]:
-        raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
-    if given["fuzz"] and several:
-        raise UsageError(
-            f"--fuzz {given['fuzz']} is of one card, since inputs do not depend on it: name one with --on."
-        )
-    more = partial(_explaining, ctx)
-    choose = lambda device: (devices.choose(device),)  # noqa: E731
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    return measure(series, record, given, output, more, choose=choose, several=several, requests=requests)
+    refuse(
+        (
+            given["where"] and not given["fuzz"],
+            "--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.",
+        ),
+        (
+            given["fuzz"] and given["sizes"],
+            f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.",
+        ),
+    )
+    more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
+    return measure(series, record, given, more, lambda device: [devices.choose(device)], requests)
 
 
-def _explaining(ctx: click.Context, kernel: str) -> str:
-    """Return the command that explains a kernel with the arguments that were typed."""
-    words = options.retyped(ctx, options.explain_command(ctx, FILE), ("file", "kernels", *OUTPUTS))
-    file = [ctx.params["file"]] if ctx.params["file"] else []
-    return shlex.join(["cudabench", "explain", *file, "-k", kernel, *words])
-
-
-command = SpreadCommand(
+command = Headed(
     "run",
     params=[
-        *problem_options(),
+        *PROBLEM,
         option("--sizes [NAME=]A..B*2", "Several values of one argument: 'n=1024..65536*2'."),
-        *measuring_options(
-            options.schedule_option(),
-            option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
-        ),
+        *MEASURING,
+        options.SCHEDULE,
+        option("--fuzz K", "Run K more times with other seeds, values and sizes.", type=click.IntRange(1)),
+        *SHOWING,
     ],
     callback=_run,
     help=HELP,

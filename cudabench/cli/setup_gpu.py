@@ -75,7 +75,13 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
                 click.echo(text.log(printed), err=True)
         first = json.loads((work / "first.json").read_text(encoding="utf-8")) if check else None
     if steps:
-        _confirm(build.state(where.python), where.prefix)
+        version, why = build.state(where.python)
+        if version is None:
+            raise DeviceUnusable(
+                f"PyCUDA was installed and does not load ({text.line(why)}): repeat with --rebuild --verbose and look "
+                "for the first warning of the linker."
+            )
+        click.echo(text.line(f"PyCUDA {version} is in {where.prefix}."))
     if first is None:
         why = text.line(str(driver.problem))
         click.echo(f"No kernel was run, since {why}: run 'cudabench setup-gpu' again where the GPU is.")
@@ -88,14 +94,3 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         "Next: cudabench transpose"
     )
     return 0
-
-
-def _confirm(state: tuple[str | None, str], prefix: str) -> None:
-    """Say which PyCUDA is there now; DeviceUnusable where it does not load after all."""
-    version, why = state
-    if version is None:
-        raise DeviceUnusable(
-            f"PyCUDA was installed and does not load ({text.line(why)}): repeat with --rebuild --verbose and look for "
-            "the first warning of the linker."
-        )
-    click.echo(text.line(f"PyCUDA {version} is in {prefix}."))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudabench import operations
+from cudabench import devices, operations
 from cudabench.cli import complete, options, pricing
-from cudabench.cli.arguments import Ranges, SpreadCommand
+from cudabench.cli import operation as ladders
+from cudabench.cli import run as user
+from cudabench.cli.arguments import Ranges
 from cudabench.cli.groups import FILE, two_forms
+from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.errors import UsageError, exit_code
-from cudabench.results.thresholds import THRESHOLDS
+from cudabench.cli.output import Output, carry_out, reading
+from cudabench.errors import UsageError, exit_code, refuse
+from cudabench.plan.series import Series
+from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, axis, blocks, text_of, values_of, zipped
+from cudabench.records.file import load
+from cudabench.records.planned import Operation
+from cudabench.records.results import Result
 from cudabench.system.outputs import note_taken_up
+from cudabench.views import console
 
 if TYPE_CHECKING:
-    from cudabench.cards.load import Card
-    from cudabench.cli.output import Output
-    from cudabench.devices import Choice
-    from cudabench.measure.run import Run
-    from cudabench.plan.space import Plan, Point
-    from cudabench.records.planned import Operation
-    from cudabench.records.results import Result
     from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
 
@@ -66,35 +68,37 @@ problem of its own each, with a best of its own. What cannot be launched is left
 
 REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep has its own of, or none
 LEFT_OUT = ("save", "profile", "where")  # of `run`
+# How a measurement is repeated: options, and what they are without being given.
+PROTOCOL = (
+    ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
+    ("-d", "device", "auto"),
+)  # fmt: skip
 STRATEGIES = (
     "random_sample", "greedy_ils", "greedy_mls", "mls", "genetic_algorithm", "simulated_annealing", "dual_annealing",
     "basinhopping", "diff_evo", "pso", "firefly_algorithm", "bayes_opt",
 )  # fmt: skip
 
 
-def _shared_options() -> list[click.Parameter]:
-    """Return what both forms take besides the problem."""
-    return [
-        *options.compiler_options(),
-        *options.without(options.timing_options(), *THRESHOLDS),
-        options.seed_option(show_default=True),
-        option(
-            "--resume FILE",
-            "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
-            type=PLACE,
-        ),
-        *options.limits_options(timed=False),
-        *options.output_options(),
-    ]
+# What both forms take besides the problem.
+SHARED: list[click.Parameter] = [
+    *options.COMPILER,
+    *options.TIMING,
+    options.SEED,
+    option(
+        "--resume FILE",
+        "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
+        type=PLACE,
+    ),
+    *options.PRICING,
+    *options.OUTPUT,
+]
 
 
 def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-    from cudabench.cli.operation import problem_options
-
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
-    return SpreadCommand(
+    return Headed(
         name,
         params=[
             click.Argument(["word"], required=False, metavar="[KERNEL]", shell_complete=kernels),
@@ -105,8 +109,8 @@ def operation_command(name: str) -> click.Command:
                 "axes",
                 type=Ranges(dims),
             ),
-            *options.without(problem_options(operation), *REPLACED),
-            *_shared_options(),
+            *options.without(ladders.problem_options(operation), *REPLACED),
+            *SHARED,
         ],
         callback=partial(_sweep_operation, name),
         help=f"Measure one kernel of {name} with every sensible block, or those of --block, and each value of "
@@ -116,12 +120,10 @@ def operation_command(name: str) -> click.Command:
 
 def file_command() -> click.Command:
     """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
-    from cudabench.cli import run
-
-    return SpreadCommand(
+    return Headed(
         FILE,
         params=[
-            *options.without(run.problem_options(), *LEFT_OUT),
+            *options.without(user.PROBLEM, *LEFT_OUT),
             option("--param NAME=V1,V2", "Values that replace {NAME}; repeatable.", "parameters", multiple=True),
             option("--zip A,B", "Vary these together, value by value.", "zips", multiple=True),
             option("--where EXPR", "Use only points for which EXPR holds: 'BM*BN<=4096'."),
@@ -137,7 +139,7 @@ def file_command() -> click.Command:
                 "With --strategy: measure at most N points. Default: 100.",
                 type=click.IntRange(2),
             ),
-            *_shared_options(),
+            *SHARED,
         ],
         callback=_sweep_file,
         help=FILE_HELP,
@@ -147,8 +149,7 @@ def file_command() -> click.Command:
 command = two_forms(
     "sweep",
     "A kernel of your own, with the arguments of 'cudabench run'.",
-    operation_command,
-    file_command,
+    lambda form: file_command() if form == FILE else operation_command(form),
     help=HELP,
     subcommand_metavar="OPERATION|FILE.cu [OPTIONS]",
 )
@@ -157,35 +158,22 @@ command = two_forms(
 # What is swept -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A sweep before it runs: its points, what no point varies, and the line that repeats one."""
-
-    operation: Operation
-    plan: Plan
-    record: Mapping[str, Any]
-    fixed: Mapping[str, Any]
-    repeat: Callable[[Result], str]
-    blocks_only: bool = False
-    space: Space | None = None
-
-
 def _sweep_operation(
     name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
 ) -> int:
-    """Sweep a rung of a ladder and return the exit code."""
-    from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
-    from cudabench.plan.space import Axis, axis, blocks, values_of, zipped
 
     operation = operations.get(name)
-    if word and kernel:
-        raise UsageError(f"Two kernels are named, '{word}' and --kernel {kernel}: keep one.")
-    if not (kernel := word or kernel):
-        best = operation.kernels[-1].name
-        raise UsageError(f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.")
-    given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
-    request = request_of(operation, given)
+    best = operation.kernels[-1].name
+    refuse(
+        (word and kernel, f"Two kernels are named, '{word}' and --kernel {kernel}: keep one."),
+        (
+            not (word or kernel),
+            f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.",
+        ),
+    )
+    given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
+    request = ladders.request_of(operation, given)
     ranges = [axis(text) for text in axes or ()]
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
     varied = [one for one in defined if len(one.values) > 1]
@@ -193,9 +181,8 @@ def _sweep_operation(
     plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
     swept = {one.name for one in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
-    return _carry_out(
-        _Asked(operation, plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
-    )
+    repeat = partial(_operation_line, operation, given)
+    return _carry_out(plan, asdict(request), fixed, repeat, given, map_of_blocks=not varied)
 
 
 def _operation_line(operation: Operation, given: Mapping[str, Any], result: Result) -> str:
@@ -204,65 +191,48 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
     words += map(str, result.block[: operation.block_dimensions])
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
     words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
-    words += ["--source", given["source"]] if given["source"] else []
-    for own in operation.options:
-        if given[own.name] != own.default:
-            words += [f"--{own.name}", str(given[own.name])]
+    own = [(f"--{option.name}", option.name, option.default) for option in operation.options]
+    words += _unusual([("--source", "source", None), *own], given)
     for text in given["defines"]:
         name, _, value = text.partition("=")
         words += ["-D", f"{name}={result.parameters.get(name, value)}"]
-    return shlex.join(words + _protocol_words(given))
+    return shlex.join([*words, *_unusual(PROTOCOL, given)])
 
 
-def _protocol_words(given: Mapping[str, Any]) -> list[str]:
-    """Return how a measurement is repeated: what is not as it would be anyhow."""
-    words = ["--cache", given["cache"]] if given["cache"] != "cold" else []
-    words += ["--seed", str(given["seed"])] if given["seed"] else []
-    words += ["--on", given["card"]] if given["card"] else []
-    words += ["--price", given["price"]] if given["price"] else []
-    return words + (["-d", given["device"]] if given["device"] != "auto" else [])
+def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any]) -> list[str]:
+    """Return the words of the options (flag, name, default) whose values are not their defaults."""
+    return [word for flag, name, usual in options if given[name] != usual for word in (flag, str(given[name]))]
 
 
 def _sweep_file(**given: Any) -> int:
-    """Sweep a kernel of the user's own and return the exit code."""
-    from cudabench.cli.output import reading
-    from cudabench.cli.run import request_of
-    from cudabench.plan.space import MOST_POINTS
     from cudabench.userkernel.space import space_of
 
-    if not given["file"]:
-        raise UsageError("sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.")
-    if given["evaluations"] and not given["strategy"]:
-        raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
-    request = request_of(given)
+    refuse(
+        (not given["file"], "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more."),
+        (
+            given["evaluations"] and not given["strategy"],
+            f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.",
+        ),
+    )
+    request = user.request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
     with reading(given["file"], given, min(space.count, MOST_POINTS)):
-        points, plan = _planned(space, given)
-    operation = points[0].series.make()
+        plan = _planned(space, given)
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
-    asked = _Asked(
-        operation,
-        plan,
-        record,
-        space.fixed(),
-        partial(_file_line, space, given),
-        space=space if given["strategy"] else None,
-    )
-    return _carry_out(asked, given)
+    repeat = partial(_file_line, space, given)
+    return _carry_out(plan, record, space.fixed(), repeat, given, space=space if given["strategy"] else None)
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
     seedless = {**given, "seed": 0}  # the request has it
-    return shlex.join(space.command(result.parameters) + _protocol_words(seedless))
+    return shlex.join([*space.command(result.parameters), *_unusual(PROTOCOL, seedless)])
 
 
-def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]:
-    """Return the points of a space, or, where it is searched, the first that can be launched, with the plan of it.
+def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
+    """Return the plan of a space; of one that is searched it has no points yet.
 
     Raises UsageError where there are too many to measure one by one, or none.
     """
-    from cudabench.plan.space import MOST_POINTS, Plan, Refusal, text_of
-
     limit = None if given["strategy"] else MOST_POINTS + 1
     meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
     if isinstance(meant, list) and len(meant) == limit:
@@ -284,114 +254,81 @@ def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]
     if not points:
         first = refused[0]
         raise UsageError(f"No point of the sweep can be launched; {text_of(first.values)}: {first.reason}")
-    plan = Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
-    return points, plan
+    return Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
 
 
 # Running it ----------------------------------------------------------------------------------------------------------
 
 
-def _carry_out(asked: _Asked, given: dict[str, Any]) -> int:
-    """Measure a sweep in two passes, show it and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import output as outputs
+def _carry_out(
+    plan: Plan, record: Mapping[str, Any], fixed: Mapping[str, Any], repeat: Callable[[Result], str],
+    given: dict[str, Any], *, map_of_blocks: bool = False, space: Space | None = None,
+) -> int:  # fmt: skip
+    """Measure a sweep in two passes, show it and return the exit code.
+
+    record: what is asked for, of which no point varies what is `fixed`. repeat: returns the line that repeats a point.
+    space: where the points are searched.
+    """
     from cudabench.measure import sweep
-    from cudabench.records import file as results
 
     kept = given["resume"]
-    output = outputs.Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
+    output = Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
-    several = pricing.several(given)
-    if several and (asked.space or kept):
-        flag = "--strategy" if asked.space else "--resume"
-        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
-    choices, cards = pricing.where(given, several, lambda device: (devices.choose(device),))
+    choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
-    run = _run_of(asked, choices, sweep.coarse(settings), output, cards)
-    told = asked.plan.noted(asked.fixed, searched=asked.space is not None)
+    points = (space.first(),) if space else plan.points
+    # A series for each set of arguments; the cases come as they are measured.
+    firsts: dict[int, Series] = {}
+    for point in points:
+        firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
+    run = output.run([*firsts.values()], choices, sweep.coarse(settings), record, cards=cards)
+    for outcome in run.outcomes:
+        outcome.series = replace(outcome.series, cases=())
+    if run.by_card and (space or kept):
+        flag = "--strategy" if space else "--resume"
+        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
+    told = plan.noted(fixed, searched=space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
-    run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
+    kernels = list(dict.fromkeys(point.case.kernel for point in points))
+    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
     before: dict[tuple[Any, ...], Result] = {}
     if kept and Path(kept).exists():
         note_taken_up(Path(kept))
-        before = sweep.known(results.load(kept), kept, run, told["fixed"])
+        before = sweep.known(load(kept), kept, run, told["fixed"])
+    complete = False
     finals: list[Final] = []
-    done: list[bool] = []
-    searched: list[Plan] = []
 
     def both_passes() -> None:
-        plan = asked.plan
+        nonlocal plan, complete
         try:
-            if asked.space:
-                searched.append(plan := sweep.search(run, asked.space, given["strategy"], given["evaluations"], before))
+            if space:
+                plan = sweep.search(run, space, given["strategy"], given["evaluations"], before)
             else:
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
         finally:
             run.write()  # an interruption may come between a result and its file
-        done.append(True)
+        complete = True
 
-    def show(run: Run, output: Output) -> None:
-        _show(run, output, asked, searched[0] if searched else asked.plan, finals, bool(done), given)
+    def show() -> None:
+        if output.quiet or run.file.device is None:
+            return
+        from cudabench.views import sweep as view
 
-    outputs.carry_out(run, output, both_passes, show)
+        first = run.outcomes[0]
+        swept = view.Swept(
+            first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
+            repeat, plan.axes, None if space else len(plan.points), kept or given["json_path"],
+            bool(run.devices[0].note),
+        )  # fmt: skip
+        out = console.tables(output.to_stdout)
+        if run.by_card:
+            view.report_by_card(out, swept, run.cards)
+        else:
+            view.report(out, swept, map_of_blocks=map_of_blocks)
+
+    carry_out(run, output, both_passes, show)
     # A point that fails alone is one not to take.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)
-
-
-def _run_of(asked: _Asked, choices: Sequence[Choice], settings: Any, output: Output, cards: Sequence[Card]) -> Run:
-    """Return the run, with a series for each set of arguments and no case yet."""
-    from cudabench.measure.run import Run
-
-    plan: Plan = asked.plan
-    points = plan.points or (asked.space.first(),) if asked.space else plan.points
-    firsts: dict[int, Point] = {}
-    for point in points:
-        firsts.setdefault(id(point.series.make), point)
-    series = [replace(point.series, cases=(point.case,)) for point in firsts.values()]
-    run = Run(
-        series, choices, settings, asked.record, path=output.path, listener=output.screen, record=bool(output.report),
-        cards=cards,
-    )  # fmt: skip
-    for outcome in run.outcomes:
-        outcome.series = replace(outcome.series, cases=())
-    run.note({"kernels": list(dict.fromkeys(point.case.kernel for point in points))})
-    return run
-
-
-def _show(
-    run: Run,
-    output: Output,
-    asked: _Asked,
-    plan: Plan,
-    finals: Sequence[Final],
-    complete: bool,
-    given: Mapping[str, Any],
-) -> None:
-    """Print the map or the table, and the best points."""
-    if output.quiet or run.file.device is None:
-        return
-    from cudabench.views import console
-    from cudabench.views import sweep as view
-
-    swept = view.Swept(
-        asked.operation,
-        run.file.device,
-        run.outcomes[0].settings,
-        tuple(run.file.results),
-        plan.refused,
-        finals,
-        complete,
-        asked.repeat,
-        plan.axes,
-        None if asked.space else len(plan.points),
-        given["resume"] or given["json_path"],
-        bool(run.devices[0].note),
-    )
-    out = console.tables(output.to_stdout)
-    if run.by_card:
-        view.report_by_card(out, swept, run.cards)
-        return
-    view.report(out, swept, map_of_blocks=asked.blocks_only)

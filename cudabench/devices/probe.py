@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import UUID
@@ -161,6 +160,8 @@ def nvml() -> Part:
 def _package(name: str, module: str, distribution: str, repair: str) -> Part:
     if find_spec(module) is None:
         return Part(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
+    from importlib import metadata  # itself costs as much time as all else here
+
     try:
         return Part(name, version=metadata.version(distribution))
     except metadata.PackageNotFoundError:

@@ -8,18 +8,19 @@ clock from one that is slow at the same clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cudabench.fleet import place, reading
 from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
-from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, Rule, Slow, SlowCard, Slowing
+from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
 LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
@@ -31,14 +32,13 @@ UNKNOWN_MODEL = "unknown card"
 class Numbered:
     """Names by number, in the order in which they came."""
 
-    names: list[object] = field(default_factory=list)
-    numbers: dict[object, int] = field(default_factory=dict)
+    names: list[Any] = field(default_factory=list)
+    numbers: dict[Any, int] = field(default_factory=dict)
 
     def __getitem__(self, name: object) -> int:
-        if name not in self.numbers:
-            self.numbers[name] = len(self.names)
+        if (number := self.numbers.setdefault(name, len(self.names))) == len(self.names):
             self.names.append(name)
-        return self.numbers[name]
+        return number
 
 
 @dataclass
@@ -87,11 +87,6 @@ class Report:
         """Return how many cards of the last folder are the simulator, which times nothing."""
         return self.folders[-1].simulated
 
-    def _label(self, number: int) -> reading.Label:
-        found = self.labels.names[number]
-        assert isinstance(found, reading.Label)
-        return found
-
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
@@ -110,21 +105,17 @@ class Report:
 
     def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
         for row in self.sums.groups(folder, rule):
-            label, mad, cards = self._label(row.label), float(row.mad), int(row.cards)
+            label, mad, cards = self.labels.names[row.label], float(row.mad), int(row.cards)
             yield Measurement(
-                model=str(self.models.names[row.model]),
-                operation=label.operation,
-                kernel=label.kernel,
-                problem=label.problem,
-                unit=label.unit,
-                less_is_better=label.less_is_better,
+                model=self.models.names[row.model],
+                **label._asdict(),
                 cards=cards,
                 median=_value(label, float(row.median)),
                 mad=mad,
                 limit=float(limit(mad, rule)) if cards >= FEWEST else None,
                 slow=int(row.slow),
                 worst=float(row.worst),
-                worst_card=str(self.ids.names[row.worst_card]),
+                worst_card=self.ids.names[row.worst_card],
             )
 
     def _slow(self, rule: Rule, cards: dict[str, Card]) -> list[SlowCard]:
@@ -133,11 +124,11 @@ class Report:
         usual = usual_clocks(cards.values())
         found = []
         for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
-            card = cards[str(self.ids.names[number])]
+            card = cards[self.ids.names[number]]
             clock, load = clock_ratio(card, usual), card.load
             rows = []
             for row in group:
-                label, ratio, mad = self._label(row.label), float(row.ratio), float(row.mad)
+                label, ratio, mad = self.labels.names[row.label], float(row.ratio), float(row.mad)
                 rows.append(
                     Slow(
                         label.operation, label.kernel, label.problem, _value(label, float(row.cost)), ratio,
@@ -154,7 +145,7 @@ class Report:
         return sorted(found, key=lambda each: -each.kernels[0].ratio)
 
     def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
-        ratios = {str(self.ids.names[row.card]): float(row.ratio) for row in self.sums.typical(folder)}
+        ratios = {self.ids.names[row.card]: float(row.ratio) for row in self.sums.typical(folder)}
         kinds: tuple[Literal["model", "rack", "host"], ...] = ("model", "rack", "host")
         for kind in kinds:
             members: dict[str, list[Card]] = {}
@@ -178,8 +169,8 @@ class Report:
         ]
         found = []
         for card, row in worst.items():
-            label, ratios = self._label(row.label), tuple(ratio.get((card, row.label)) for ratio in past)
-            name = str(self.ids.names[card])
+            label, ratios = self.labels.names[row.label], tuple(ratio.get((card, row.label)) for ratio in past)
+            name = self.ids.names[card]
             found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
         return sorted(found, key=lambda each: -each.change)
 
@@ -203,12 +194,10 @@ def load(paths: Sequence[Path]) -> Report:
 def _written(path: Path, files: Sequence[str]) -> str:
     """Return when the first shard of a folder that says so was written."""
     for name in files[:PEEKED]:
-        try:
+        with suppress(reading.Unreadable):
             found = reading.shards(name, reading.content(str(path / name)))
-        except reading.Unreadable:
-            continue
-        if found and found[0].utc:
-            return found[0].utc
+            if found and found[0].utc:
+                return found[0].utc
     return ""
 
 
@@ -243,39 +232,36 @@ def _value(label: reading.Label, cost: float) -> float:
 
 def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float | None]]:
     """Return by model the median clocks of multiprocessors and memory under load, in MHz; None where none is known."""
-    seen: dict[str, tuple[list[float], list[float]]] = {}
+    loads: dict[str, list[Load]] = {}
     for card in cards:
         if card.load and card.model:
-            pair = seen.setdefault(card.model, ([], []))
-            for clocks, clock in zip(pair, (card.load.sm_mhz, card.load.memory_mhz), strict=True):
-                if clock and clock > 0:
-                    clocks.append(clock)
-    return {model: (_middle(sm), _middle(memory)) for model, (sm, memory) in seen.items()}
+            loads.setdefault(card.model, []).append(card.load)
+    return {
+        model: (_middle(load.sm_mhz for load in known), _middle(load.memory_mhz for load in known))
+        for model, known in loads.items()
+    }
 
 
-def _middle(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
+def _middle(clocks: Iterable[float | None]) -> float | None:
+    known = [clock for clock in clocks if clock and clock > 0]
+    return median(known) if known else None
 
 
-def clock_ratio(card: Card, usual: dict[str, tuple[float | None, float | None]]) -> float | None:
+def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None]]) -> float | None:
     """Return the usual clock over a card's, the larger of multiprocessors' and memory's; 1 where neither is low.
 
     None where the clock of the multiprocessors is not known.
     """
-    clocks = (card.load.sm_mhz, card.load.memory_mhz) if card.load else (None, None)
-    if not clocks[0] or clocks[0] <= 0:
+    if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
-    pairs = zip(usual.get(card.model or "", (None, None)), clocks, strict=True)
-    ratios = [middle / clock for middle, clock in pairs if middle and clock and clock > 0]
-    found = max(ratios, default=1.0)
+    pairs = zip(usual.get(card.model or "", (None, None)), (card.load.sm_mhz, card.load.memory_mhz), strict=True)
+    found = max((middle / clock for middle, clock in pairs if middle and clock and clock > 0), default=1.0)
     return found if found > 1 + LOW_CLOCK else 1.0
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
     """Return what a card's clock has to do with the kernels that it is slow in."""
-    if clock is None:
-        return "unknown"
-    if clock == 1:
-        return "not clock"
+    if clock is None or clock == 1:
+        return "unknown" if clock is None else "not clock"
     left = max(row.ratio for row in rows) / clock
     return "clock" if left <= 1 + rule.over else "partly clock"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,12 +55,9 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-class Value(NamedTuple):
-    """A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a
-    slower card."""
-
-    label: Label
-    cost: float
+# A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a slower
+# card.
+Value = tuple[Label, float]
 
 
 @dataclass(frozen=True)
@@ -117,19 +113,15 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
 
     Raises UsageError where an option of the command line is to replace a shard.
     """
-    for chunk in _read(folder, names):
-        outputs.note_shards(folder, (found.file for found in chunk.cards))
-        yield chunk
-
-
-def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     from concurrent.futures.process import BrokenProcessPool
 
+    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
+    processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
     try:
-        processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
         with children.spread(_read_chunk, chunks, processes) as found:
-            yield from found
+            for chunk in found:
+                outputs.note_shards(folder, (card.file for card in chunk.cards))
+                yield chunk
     except BrokenProcessPool:
         raise CudabenchError(
             f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
@@ -139,24 +131,18 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
 def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
     folder, names = chunk
     cards: list[Shard] = []
-    counts: list[int] = []
     damaged: list[Damaged] = []
-    numbers: dict[Label, int] = {}
-    label: list[int] = []
-    cost: list[float] = []
     for name in names:
         try:
-            found = shards(name, content(os.path.join(folder, name)))
+            cards += shards(name, content(os.path.join(folder, name)))
         except Unreadable as error:
             damaged.append(Damaged(name, str(error)))
-            continue
-        for each in found:
-            cards.append(replace(each, values=()))
-            counts.append(len(each.values))
-            for value in each.values:
-                label.append(numbers.setdefault(value.label, len(numbers)))
-                cost.append(value.cost)
-    return Chunk(cards, counts, damaged, [*numbers], np.array(label, np.int64), np.array(cost, np.float64))
+    values = [value for card in cards for value in card.values]
+    numbers: dict[Label, int] = {}
+    number = np.array([numbers.setdefault(label, len(numbers)) for label, _ in values], np.int64)
+    cost = np.array([cost for _, cost in values], np.float64)
+    counts = [len(card.values) for card in cards]
+    return Chunk([replace(card, values=()) for card in cards], counts, damaged, [*numbers], number, cost)
 
 
 def content(path: str) -> bytes:
@@ -233,10 +219,8 @@ def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
         if status == "ok" and "unit" not in row and not _object(row.get("verification")):
             status = "unverified"
         named.setdefault(status, []).append(_text(row.get("kernel")) or _text(row.get("name")) or "?")
-    worst: tuple[tuple[CardStatus, str], ...] = (
-        ("wrong", "wrong"), ("failed", "failed"), ("unverified", "compared with nothing"),
-    )  # fmt: skip
-    for status, word in worst:
+    worst: dict[CardStatus, str] = {"wrong": "wrong", "failed": "failed", "unverified": "compared with nothing"}
+    for status, word in worst.items():
         if names := named.get(status):
             return status, f"{word}: {', '.join(names[:MOST_NAMED])}{', ...' * (len(names) > MOST_NAMED)}"
     return "ok", None
@@ -289,17 +273,15 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         seconds = _number(time.get("median_s"))
         if seconds and seconds > LEAST:
             size = _object(result.get("size"))
-            yield Value(
-                _label(
-                    _text(result.get("operation")) or "?",
-                    _text(result.get("kernel")) or "?",
-                    tuple((name[:MOST_TEXT], _word(value)) for name, value in [*size.items()][:MOST_NAMES]),
-                    _text(result.get("dtype")) or "",
-                    tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
-                    _text(time.get("cache")) or "",
-                ),
-                seconds,
+            label = _label(
+                _text(result.get("operation")) or "?",
+                _text(result.get("kernel")) or "?",
+                tuple((name[:MOST_TEXT], _word(value)) for name, value in [*size.items()][:MOST_NAMES]),
+                _text(result.get("dtype")) or "",
+                tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
+                _text(time.get("cache")) or "",
             )
+            yield label, seconds
 
 
 @lru_cache(maxsize=10_000)
@@ -322,7 +304,7 @@ def _ceilings(ceilings: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         if row.get("status", "ok") == "ok" and row.get("source", "measured") == "measured" and value and value > LEAST:
             kind = KINDS.get(name)
             less = kind.less_is_better if kind else unit == "s" or unit.startswith("J/")
-            yield Value(Label("ceilings", name, "", unit, less), value if less else 1 / value)
+            yield Label("ceilings", name, "", unit, less), value if less else 1 / value
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -343,13 +325,8 @@ def _word(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and abs(number) < 1 / LEAST else None
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST  # as NaN is not
+    return float(value) if known else None
 
 
 def _whole(value: Any) -> int | None:

@@ -26,9 +26,9 @@ from cudabench.errors import (
     EXIT_TERMINATED,
     EXIT_THRESHOLD,
     EXIT_UNUSABLE,
-    EXIT_USAGE,
     EXIT_WRONG,
     CudabenchError,
+    gravest,
 )
 from cudabench.fleet import place, reading
 from cudabench.records import file as results
@@ -40,7 +40,6 @@ LOOK_S = 0.5  # between two looks at the cards from outside
 GRACE_S = 10.0  # in which an interrupted run may end by itself
 MOST_WORDS = 400  # characters of what a failed run said
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
-SEVERITY = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def run(
         if not _together(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
-    return worst(codes)
+    return gravest(codes)
 
 
 def make_folder(folder: Path) -> None:
@@ -167,33 +166,26 @@ def make_folder(folder: Path) -> None:
         raise CudabenchError(f"{folder}: no permission to write shards in it; name another folder.")
 
 
-def worst(codes: Sequence[int]) -> int:
-    """Return the exit code of several: a wrong result outweighs a failure, that a card that is not usable."""
-    return next((code for code in SEVERITY if code in codes), max(codes, default=EXIT_OK))
-
-
 def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], None]) -> bool:
     """Run the command on cards at once; return whether nobody ended a run."""
     runs: list[_Run] = []
-    try:
+    with contextlib.ExitStack() as stack:
         for target in targets:
             with interrupts.kept():
                 runs.append(_Run(plan, target))
+                stack.callback(runs[-1].close)
         left = list(runs)
         while left:
             for each in left:
                 each.look()
             until = time.monotonic() + LOOK_S
-            while time.monotonic() < until and not any(each.ended() for each in left):
+            while time.monotonic() < until and all(each.process.poll() is None for each in left):
                 time.sleep(0.02)
-            for each in [each for each in left if each.ended()]:
+            for each in [each for each in left if each.process.poll() is not None]:
                 left.remove(each)
-                if not each.interrupted():
+                if each.process.returncode not in INTERRUPTS:
                     told(each.finish())
-        return not any(each.interrupted() for each in runs)
-    finally:
-        for each in runs:
-            each.close()
+        return all(each.process.returncode not in INTERRUPTS for each in runs)
 
 
 class _Run:
@@ -210,7 +202,7 @@ class _Run:
         if target.info and plan.device is None:
             words += ["--device", "cuda"]  # a card that is lost by now must not become a simulation
         with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*children.module("cudabench"), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -224,17 +216,9 @@ class _Run:
         if self._board:
             self._looks.append(self._board.look())
 
-    def ended(self) -> bool:
-        """Tell whether the process has ended."""
-        return self._process.poll() is not None
-
-    def interrupted(self) -> bool:
-        """Tell whether somebody ended the process."""
-        return self._process.returncode in INTERRUPTS
-
     def finish(self) -> Written:
         """Write the shard of a run that has ended."""
-        code = self._process.returncode
+        code = self.process.returncode
         info = self.target.info
         document: dict[str, Any] = {"schema": results.SCHEMA, "results": []}
         device = None
@@ -268,18 +252,18 @@ class _Run:
         text = self._said.read_text(errors="replace").strip()
         lines = text.splitlines()
         said = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
-        code = self._process.returncode
+        code = self.process.returncode
         ended = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
         return said.removeprefix("Error: ")[:MOST_WORDS] or ended
 
     def close(self) -> None:
         """End the process, which writes and stops at an interrupt, and leave nothing behind."""
-        if not self.ended():
-            self._process.send_signal(signal.SIGINT)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(GRACE_S)
+                self.process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
-                confined.end_group(self._process)
+                confined.end_group(self.process)
         self._folder.cleanup()
 
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
+from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError, gravest, refuse
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
 from cudabench.records.decode import Misfit, decode
@@ -74,19 +74,6 @@ class Kept:
     settings: dict[str, Any]
     hold_s: float
     tasks: tuple[Entry, ...]
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How a submission stands; `slow` is None before anything can be said."""
-
-    pending: int
-    running: int
-    done: int
-    failed: int
-    repeated: int
-    resubmitted: int
-    slow: int | None
 
 
 # Engines -------------------------------------------------------------------------------------------------------------
@@ -151,10 +138,6 @@ class Slurm:
         """Slurm ends its jobs by itself."""
 
 
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
 class Local:
     """Processes on this machine, each in a session of its own: an interrupt reaches it through `cancel` alone."""
 
@@ -168,7 +151,10 @@ class Local:
         return [self._start(each) for each in tasks]
 
     def _start(self, one: task.Task) -> str:
-        with open(self._folder / f"{one.number}.log", "ab", opener=_no_link) as log:
+        def no_link(path: str, flags: int) -> int:
+            return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+        with open(self._folder / f"{one.number}.log", "ab", opener=no_link) as log:
             process = subprocess.Popen(
                 children.code("import pickle; sys.exit(pickle.load(sys.stdin.buffer)())"),
                 stdin=subprocess.PIPE,
@@ -245,11 +231,12 @@ class Submission:
         if not entries:
             return
         cards = self._cards()
-        tasks = []
+        tasks = [
+            task.Task(self.plan, each.number, len(self.entries), self.hold_s, *cards.get(each.number, (None, None)))
+            for each in entries
+        ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
-            card, name = cards.get(entry.number, (None, None))
-            tasks.append(task.Task(self.plan, entry.number, len(self.entries), self.hold_s, card, name))
         with interrupts.kept():  # a job whose name is not known could not be cancelled
             for entry, job in zip(entries, engine.submit(tasks), strict=True):
                 entry.job, entry.state, entry.reason = job, "pending", ""
@@ -305,17 +292,6 @@ class Submission:
         """Tell whether a task waits or runs."""
         return any(entry.state in ("pending", "running") for entry in self.entries)
 
-    def counts(self, slow: int | None) -> Counts:
-        """Return how many tasks stand how."""
-
-        def of(state: State) -> int:
-            return sum(entry.state == state for entry in self.entries)
-
-        return Counts(
-            of("pending"), of("running"), of("done"), of("failed"), of("repeated"),
-            sum(max(entry.attempts - 1, 0) for entry in self.entries), slow,
-        )  # fmt: skip
-
     def slow(self) -> int | None:
         """Return how many cards are slow so far."""
         found = findings.load([self.plan.folder]).findings()
@@ -348,9 +324,8 @@ class Submission:
 
     def exit_code(self) -> int:
         """Return the exit code of all tasks."""
-        codes = [entry.exit_code for entry in self.entries if entry.exit_code is not None]
-        failed = any(entry.state == "failed" for entry in self.entries)
-        return shard.worst([*codes, *([EXIT_FAILED] if failed else [])])
+        failed = [EXIT_FAILED for entry in self.entries if entry.state == "failed"]
+        return gravest([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
 
 
 def record(folder: Path) -> Path:
@@ -410,18 +385,26 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise UsageError for settings that are no words of sbatch: they become lines of a shell script, and a name with a
     newline would be a further line."""
     for name, value in settings.items():
-        if name in NUMBERS:
-            if type(value) is not int or value < 1:
-                raise UsageError(f"{name} {value!r} is no number of sbatch: give 1 or more.")
-        elif name in NAMES:
+        if name in NAMES:
             _check_word(f"--{name}", value)
-        elif name != "additional_parameters" or not isinstance(value, dict):
-            raise UsageError(f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.")
+        refuse(
+            (
+                name in NUMBERS and (type(value) is not int or value < 1),
+                f"{name} {value!r} is no number of sbatch: give 1 or more.",
+            ),
+            (
+                name not in (*NUMBERS, *NAMES) and (name != "additional_parameters" or not isinstance(value, dict)),
+                f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.",
+            ),
+        )
     for name, value in settings.get("additional_parameters", {}).items():
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII):
-            raise UsageError(f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.")
-        if name.replace("_", "-") in OWN:
-            raise UsageError(f"--slurm {name} is the submission's own business: leave it out.")
+        refuse(
+            (
+                not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII),
+                f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.",
+            ),
+            (name.replace("_", "-") in OWN, f"--slurm {name} is the submission's own business: leave it out."),
+        )
         _check_word(f"--slurm {name}", value)
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,12 +91,10 @@ def marker(folder: Path, number: int) -> Path:
 
 def read(folder: Path, number: int) -> dict[str, Any] | None:
     """Return what a task said of itself last; None before it has started."""
-    try:
-        with open_bytes(marker(folder, number)) as stream:
-            found = parse_json(stream.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
+        found = parse_json(stream.read(MOST_BYTES))
+        return found if isinstance(found, dict) else None
+    return None
 
 
 def forget(folder: Path, number: int) -> None:

@@ -18,13 +18,13 @@ from typing import Annotated, Any, get_type_hints
 
 from cudabench import __version__
 from cudabench.cards import Ceiling
-from cudabench.errors import CudabenchError, no_such_file
+from cudabench.errors import CudabenchError
 from cudabench.records.decode import Misfit, decode
 from cudabench.records.fleet import Fleet
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.records.revisions import Ab, CodeDifference
 from cudabench.system.outputs import write_whole
-from cudabench.system.reading import open_bytes, parse_json
+from cudabench.system.reading import content, parse_json
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
@@ -248,17 +248,9 @@ def parse(text: str, name: str) -> ResultsFile:
 
 def read_text(path: Path) -> str:
     """Return the text of a file. Raises CudabenchError where it cannot be read."""
+    no_file = "is no cudabench results file: it"
+    found = content(path, "*.json", "a results file", MOST_BYTES, f"{no_file} has over {MOST_BYTES >> 20} MiB.")
     try:
-        with open_bytes(path) as stream:
-            content = stream.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise CudabenchError(f"{path} is no cudabench results file: it has over {MOST_BYTES >> 20} MiB.")
-        return content.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise no_such_file(path, "*.json") from None
-    except IsADirectoryError:
-        raise CudabenchError(f"{path} is a directory: name a results file in it.") from None
+        return found.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise CudabenchError(f"{path} is no cudabench results file: it is not UTF-8 text.") from None
-    except OSError as error:
-        raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise CudabenchError(f"{path} {no_file} is not UTF-8 text.") from None

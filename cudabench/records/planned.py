@@ -353,23 +353,17 @@ class Case:
 
         Functions of different parts have different names.
         """
-        own = tuple(launch for launch in self.launches if launch.unit is None)
-        if len(own) == len(self.launches):
-            return [self]
-        by_unit: list[tuple[Unit, list[Launch]]] = []
+        units: list[Unit] = []
         for launch in self.launches:
-            if launch.unit is None:
-                continue
-            launches = next((known for unit, known in by_unit if unit is launch.unit or unit == launch.unit), None)
-            if launches is None:
-                launches = []
-                by_unit.append((launch.unit, launches))
-            launches.append(replace(launch, unit=None))
-        others = [
-            replace(self, source=u.source, defines=u.defines, launches=tuple(launches), function=launches[0].function)
-            for u, launches in by_unit
-        ]
-        return [replace(self, launches=own), *others]
+            if launch.unit is not None and launch.unit not in units:
+                units.append(launch.unit)
+        found = [replace(self, launches=tuple(launch for launch in self.launches if launch.unit is None))]
+        for unit in units:
+            own = tuple(replace(launch, unit=None) for launch in self.launches if launch.unit == unit)
+            found.append(
+                replace(self, source=unit.source, defines=unit.defines, launches=own, function=own[0].function)
+            )
+        return found if units else [self]
 
 
 SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond

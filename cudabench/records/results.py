@@ -43,9 +43,8 @@ class DeviceInfo:
     @property
     def label(self) -> str:
         """What results call it: cuda:0 by its number, sim:sm_90 by its architecture."""
-        if self.kind == "sim":
-            return f"sim:sm_{self.compute_capability.replace('.', '')}"
-        return f"cuda:{self.index}"
+        architecture = self.compute_capability.replace(".", "")
+        return f"sim:sm_{architecture}" if self.kind == "sim" else f"cuda:{self.index}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cudabench import text
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.results import Result
 
 # What the simulator never has, by the first name of a key.
@@ -43,10 +43,10 @@ def check_key(key: str) -> None:
     if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
         return
     inside = [one for one in known if one.startswith(f"{key}.")]
-    if inside:
-        raise UsageError(f"--print {key} is several values: name one, such as {', '.join(inside[:3])}.")
-    if key in {spec.name for spec in fields(Result)}:
-        raise UsageError(f"--print {key} is a list; --json writes it whole.")
+    refuse(
+        (inside, f"--print {key} is several values: name one, such as {', '.join(inside[:3])}."),
+        (key in {spec.name for spec in fields(Result)}, f"--print {key} is a list; --json writes it whole."),
+    )
     raise UsageError(
         f"--print {key} is no key of a result.{did_you_mean(key, known)} There are bandwidth_gbps, time.median_s, "
         "status and others: 'cudabench schema --markdown' shows all."

@@ -6,10 +6,10 @@ import codecs
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from cudabench.errors import CudabenchError, no_such_file
+from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.records import SourceFile, Task
-from cudabench.system.reading import open_bytes
+from cudabench.system.reading import content
 
 MOST_BYTES = 16 << 20  # of a source file
 
@@ -43,17 +43,7 @@ def text_of(path: str | Path) -> str:
     What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
     """
     path = Path(path)
-    try:
-        with open_bytes(path) as stream:
-            raw = stream.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise no_such_file(path, "*.cu") from None
-    except IsADirectoryError:
-        raise CudabenchError(f"{path} is a directory: name a .cu file in it.") from None
-    except OSError as error:
-        raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if len(raw) > MOST_BYTES:
-        raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MiB: a source file has less.")
+    raw = content(path, "*.cu", "a .cu file", MOST_BYTES, f"has over {MOST_BYTES >> 20} MiB: a source file has less.")
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise CudabenchError(f"{path} is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.")
     try:

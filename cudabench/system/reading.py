@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
+from cudabench.errors import CudabenchError, no_such_file
 from cudabench.system import outputs
 
 KINDS = {
@@ -73,3 +74,24 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     """Open a regular file, or what the shell has opened, to read bytes. Raises OSError as `open` does."""
     check_regular(path, handed_over=True)
     return open(path, "rb")
+
+
+def content(path: str | Path, kind: str, what: str, most: int, too_large: str, label: str = "") -> bytes:
+    """Return the bytes of a file that a user named, which `label` calls, if not its path.
+
+    Raises CudabenchError where it cannot be read, or has more than `most` bytes; kind, such as '*.cu', and what, such
+    as 'a .cu file', say which file would do.
+    """
+    label = label or str(path)
+    try:
+        with open_bytes(path) as stream:
+            found = stream.read(most + 1)
+    except FileNotFoundError:
+        raise no_such_file(path, kind, label) from None
+    except IsADirectoryError:
+        raise CudabenchError(f"{label} is a directory: name {what} in it.") from None
+    except OSError as error:
+        raise CudabenchError(f"{label} cannot be read: {error.strerror or error}.") from None
+    if len(found) > most:
+        raise CudabenchError(f"{label} {too_large}")
+    return found

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file, refuse
-from cudabench.system.reading import open_bytes
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, refuse
+from cudabench.system.reading import content
 from cudabench.userkernel.request import name_of
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
@@ -75,18 +75,12 @@ def _toml(path: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    too_large = f"has over {MOST_BYTES >> 20} MiB: a profile has less."
+    found = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
     try:
-        with open_bytes(path) as stream:
-            content = stream.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: a profile has less.")
-        return dict(tomllib.loads(content.decode("utf-8-sig")))
-    except FileNotFoundError:
-        raise no_such_file(path, "*.toml", f"--profile {path}") from None
+        return dict(tomllib.loads(found.decode("utf-8-sig")))
     except UnicodeDecodeError:
         raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
-    except OSError as error:
-        raise CudabenchError(f"--profile {path} cannot be read: {error.strerror or error}.") from None
     except RecursionError:
         raise CudabenchError(f"--profile {path} is not a profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cudabench.fleet.shard import Written
-    from cudabench.fleet.submit import Counts, Entry
+    from cudabench.fleet.submit import Entry
 
 Row = TypeVar("Row")
 
@@ -52,7 +52,7 @@ class Live:
 
     def __init__(self, out: Console, *, shown: bool) -> None:
         self._out, self._shown = out, shown
-        self._last: Counts | None = None
+        self._last: dict[str, object] = {}
         self._live: Any = None
 
     def __enter__(self) -> Live:
@@ -72,24 +72,21 @@ class Live:
             self._live.stop()
             self._live = None
 
-    def update(self, counts: Counts) -> None:
-        """Show how it stands, if that has changed."""
-        if not self._shown or counts == self._last:
+    def update(self, entries: Sequence[Entry], slow: int | None) -> None:
+        """Show how the tasks stand, if that has changed; slow: how many cards are, None before that can be said."""
+        states = Counter(entry.state for entry in entries)
+        again = sum(max(entry.attempts - 1, 0) for entry in entries)
+        rare = {"failed": states["failed"], "given twice": states["repeated"], "submitted again": again}
+        cells: dict[str, object] = {name: states[name] for name in ("pending", "running", "done")}
+        cells |= {"slow so far": NOTHING if slow is None else slow, **{name: n for name, n in rare.items() if n}}
+        if not self._shown or cells == self._last:
             return
-        self._last = counts
-        sometimes = {"failed": counts.failed, "given twice": counts.repeated, "submitted again": counts.resubmitted}
-        cells = {
-            "pending": str(counts.pending),
-            "running": str(counts.running),
-            "done": str(counts.done),
-            "slow so far": NOTHING if counts.slow is None else str(counts.slow),
-            **{name: str(value) for name, value in sometimes.items() if value},
-        }
+        self._last = cells
         if self._live is None:
             self._out.print(", ".join(f"{value} {name}" for name, value in cells.items()), soft_wrap=True)
         else:
             heads = [tables.Head(name, right=True) for name in cells]
-            self._live.update(tables.grid(heads, [list(cells.values())]), refresh=True)
+            self._live.update(tables.grid(heads, [[*map(str, cells.values())]]), refresh=True)
 
 
 def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:

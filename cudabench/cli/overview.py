@@ -1,0 +1,80 @@
+"""`cudabench list|info|completion`: the kernels, what this machine can do, and what a shell completes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+from click.shell_completion import get_completion_class
+
+from cudabench import operations
+from cudabench.cli import complete
+from cudabench.cli.help import headed
+from cudabench.cli.options import option
+from cudabench.devices import probe
+from cudabench.source.comments import first_sentence
+from cudabench.source.files import parse_text
+from cudabench.text import json as json_text
+from cudabench.views import catalogue
+
+
+@headed(
+    "list",
+    click.Argument(
+        ["names"],
+        nargs=-1,
+        metavar="[OPERATION [KERNEL ...]]",
+        shell_complete=complete.words(operations.SUMMARIES),
+    ),
+)
+def listing(names: tuple[str, ...]) -> int:
+    """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
+    from cudabench.plan import cases, chapters
+
+    for name in names[:1] or operations.SUMMARIES:
+        chosen = operations.get(name)
+        kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
+        file = parse_text(chapters.read(chosen.source).text, chosen.source)
+        sentences = {kernel.name: first_sentence(kernel.comment) for kernel in file.kernels}
+        catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
+    return 0
+
+
+@headed("info", option("--json", "Print JSON.", "as_json"))
+def info(as_json: bool) -> int:
+    """Show driver, GPUs, nvcc, PyCUDA, NVML and NVRTC; each lack with the command that mends it."""
+    driver = probe.driver()
+    parts = [driver, probe.nvcc(), probe.pycuda(), probe.nvml(), probe.nvrtc()]
+    gpus = [probe.gpu(index) for index in range(driver.device_count)]
+    if as_json:
+        document = {"host": probe.host(), "parts": [asdict(part) for part in parts], "gpus": [asdict(g) for g in gpus]}
+        click.echo(json_text(json.dumps(document, indent=2)))
+        return 0
+    from cudabench.views import machine
+
+    machine.show(parts, gpus)
+    return 0
+
+
+HOW = {
+    "bash": 'eval "$(cudabench completion bash)"      in ~/.bashrc',
+    "zsh": 'eval "$(cudabench completion zsh)"       in ~/.zshrc, behind compinit',
+    "fish": "cudabench completion fish | source      in ~/.config/fish/config.fish",
+}
+
+
+@headed("completion", click.Argument(["shell"], type=click.Choice([*HOW])), epilog="\b\n" + "\n".join(HOW.values()))
+def completion(shell: str) -> int:
+    """Print the script that completes operations, kernels, types, devices and files in a shell."""
+    from cudabench.cli import group
+
+    found = get_completion_class(shell)
+    assert found is not None, "click knows the shells of the list above"
+    # Not source(), which runs bash to ask for its version.
+    script = found(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
+    return 0
+
+
+commands = {command.name: command for command in (listing, info, completion)}
