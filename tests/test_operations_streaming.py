@@ -17,9 +17,25 @@ from cudabench import operations
 from cudabench.devices.sim import poisoned
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
-from cudabench.operations import blur, distance, images, matvec, pi
+from cudabench.operations import blur, distance, images, matvec, pi, shared
 from cudabench.records.planned import Problem
 from tests.ladders import build, needs_compiler, problem, simulated, simulator
+
+# Inputs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("size", [100, 255, 400])
+def test_pieces_of_random_arrays_are_what_one_thread_draws(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, size: int
+) -> None:
+    """Threads that draw a piece each give the numbers of one generator, also after an array of an odd length."""
+    whole = np.random.default_rng(7)
+    serial = [shared.random_array(whole, (size, 3), dtype) for _ in range(3)]
+    monkeypatch.setattr(shared, "PIECE", 64)
+    parted = np.random.default_rng(7)
+    assert all(np.array_equal(shared.random_array(parted, (size, 3), dtype), one) for one in serial)
+
 
 # References ----------------------------------------------------------------------------------------------------------
 

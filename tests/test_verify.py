@@ -101,6 +101,17 @@ def test_one_wrong_element_is_found_anywhere(at: int) -> None:
     assert found.first.index == (at,)
 
 
+def test_the_largest_error_is_of_all_elements() -> None:
+    """Error in ulp: the largest of the unequal, 0 where a finite element is equal, None without finite ones."""
+    want = np.array([1.0, 2.0, np.inf], np.float32)
+    near = np.nextafter(want, np.float32(3), dtype=np.float32)
+    assert verify.compare(want, want, EXACT).largest_error_ulp == 0.0
+    assert verify.compare(want[:2], near[:2], EXACT).largest_error_ulp == 1.0
+    assert verify.compare(want[2:], want[2:], EXACT).largest_error_ulp is None
+    assert verify.compare(want[::2].copy(), np.full(2, np.inf, np.float32), EXACT).largest_error_ulp is None
+    assert verify.compare(np.arange(3), np.arange(3), EXACT).largest_error_ulp is None
+
+
 def test_merge_keeps_the_first_fault_and_both_looks() -> None:
     """Two looks at an output add up."""
     bad = matrix()

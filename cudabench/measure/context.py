@@ -30,6 +30,7 @@ from cudabench.records.results import (
     Warning,
 )
 from cudabench.results.warnings import warning
+from cudabench.system.children import on_threads
 
 Arrays = dict[str, np.ndarray]
 Progress = Callable[[str, float], None]
@@ -77,6 +78,12 @@ class InputSet:
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
 
+def _equal(one: np.ndarray, two: np.ndarray) -> bool:
+    """Tell whether flat arrays are the same; of others the first difference ends it."""
+    parts = (slice(at, at + verify.CHUNK) for at in range(0, max(one.size, two.size), verify.CHUNK))
+    return all(np.array_equal(one[part], two[part]) for part in parts)
+
+
 @dataclass
 class RunContext:
     """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. `cards` price
@@ -107,7 +114,7 @@ class RunContext:
             {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in one.arrays.items()}
             for one in self.input_sets
         )
-        return frozenset(name for name, own in first.items() if not np.array_equal(own, second[name]))
+        return frozenset(name for name, own in first.items() if not _equal(own, second[name]))
 
     @property
     def fixed(self) -> bool:
@@ -257,13 +264,15 @@ POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
     """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
     must not look right under both, and under the first not if that can be."""
-    hits = {
-        byte: sum(
-            np.count_nonzero(a == np.frombuffer(bytes([byte]) * a.itemsize, a.dtype)[0]) for a in expected.values()
-        )
-        for byte in POISONS
-    }
-    first, second, *_ = sorted(POISONS, key=hits.__getitem__)
+    flat = [array.reshape(-1) for array in expected.values()]
+    parts = [array[at : at + verify.CHUNK] for array in flat for at in range(0, array.size, verify.CHUNK)]
+
+    def hits(part: np.ndarray) -> list[int]:
+        values = (np.frombuffer(bytes([byte]) * part.itemsize, part.dtype)[0] for byte in POISONS)
+        return [int(np.count_nonzero(part == value)) for value in values]
+
+    counts = [sum(each) for each in zip(*on_threads(hits, parts), strict=True)] or [0] * len(POISONS)
+    first, second, *_ = sorted(POISONS, key=lambda byte: counts[POISONS.index(byte)])
     return first, second
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from cudabench.floats import from_bfloat16
 from cudabench.records.planned import Tolerance
 from cudabench.records.results import Mismatch, Verification
+from cudabench.system.children import on_threads
 
 CHUNK = 1 << 22  # elements; keeps the temporaries of a comparison in tens of megabytes
 
@@ -25,48 +26,59 @@ def compare(
     if expected.shape != got.shape:
         raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
     flat_expected, flat_got = expected.reshape(-1), got.reshape(-1)
-    mismatches, first, ulp = 0, None, None
-    for start in range(0, flat_expected.size, CHUNK):
+
+    def look(start: int) -> tuple[int, Mismatch | None, float | None]:
         want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
         if tolerance.bfloat16:
             want, have = from_bfloat16(want), from_bfloat16(have)
-        wrong = _wrong(want, have, tolerance)
-        if (error := _largest_ulp(want, have, 16 if tolerance.bfloat16 else 0)) is not None:
-            ulp = max(error, ulp or 0.0)
-        count = int(np.count_nonzero(wrong))
-        if count and first is None:
-            at = int(np.argmax(wrong))
-            index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
-            first = Mismatch(index, have[at].item(), want[at].item(), output)
-        mismatches += count
-    return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,), largest_error_ulp=ulp)
+        unequal = np.flatnonzero(want != have)
+        ulp = None
+        if have.dtype.kind == "f" and want.dtype.kind in "fiu":
+            ulp = _largest_ulp(want, have, unequal, 16 if tolerance.bfloat16 else 0)
+        wrong = unequal[_wrong(want[unequal], have[unequal], tolerance)]
+        if not wrong.size:
+            return 0, None, ulp
+        at = int(wrong[0])
+        index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
+        return wrong.size, Mismatch(index, have[at].item(), want[at].item(), output), ulp
+
+    counts, firsts, ulps = zip(*on_threads(look, range(0, max(flat_expected.size, 1), CHUNK)), strict=True)
+    return Verification(
+        sum(counts),
+        next(filter(None, firsts), None),
+        tolerance.rtol,
+        tolerance.atol,
+        (checked,),
+        largest_error_ulp=max((ulp for ulp in ulps if ulp is not None), default=None),
+    )
 
 
-def _largest_ulp(want: np.ndarray, have: np.ndarray, shorter: int) -> float | None:
-    """Return the largest difference of finite values in units of the last place of `have`'s type at the expected value;
-    None for what is no real floating-point type. `shorter`: by how many bits the true type's fraction is shorter."""
-    if have.dtype.kind != "f" or want.dtype.kind not in "fiu" or not have.size:
-        return None
-    exact = want.astype(np.float64)
+def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorter: int) -> float | None:
+    """Return the largest difference of finite values in units of the last place of `have`'s type at the expected value,
+    None without finite values. `unequal`: where they differ; `shorter`: by how many bits the true type's fraction is
+    shorter."""
+    if not unequal.size:
+        return 0.0 if np.isfinite(want[:1]).any() or np.isfinite(want).any() else None
+    exact, found = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         unit = np.spacing(np.abs(exact).astype(have.dtype)).astype(np.float64) * 2.0**shorter
-        error = np.abs(have.astype(np.float64) - exact) / unit
-    finite = np.isfinite(error)
-    return float(error[finite].max()) if finite.any() else None
+        error = np.abs(found - exact) / unit
+    finite = error[np.isfinite(error)]
+    if finite.size:
+        return float(finite.max())
+    return 0.0 if np.count_nonzero(np.isfinite(want)) > np.count_nonzero(np.isfinite(exact)) else None
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    unequal: np.ndarray = want != have
+    """Tell of elements that are not equal which of them are wrong."""
     if tolerance.rtol == 0 and tolerance.atol == 0:
-        return unequal
-    if not unequal.any():
-        return unequal
+        return np.ones(want.shape, bool)
     wider = np.complex128 if want.dtype.kind == "c" else np.float64
     wide_want, wide_have = want.astype(wider), have.astype(wider)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
     # An infinite tolerance (infinite reference) would let every finite value pass.
-    return unequal & ~(near & np.isfinite(wide_want))
+    return ~(near & np.isfinite(wide_want))
 
 
 def compare_all(
@@ -92,7 +104,8 @@ def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
         want = flat[start : start + CHUNK]
         if tolerance.bfloat16:
             want = from_bfloat16(want)
-        if _wrong(want, np.zeros_like(want), tolerance).any():
+        others = want[want != 0]
+        if _wrong(others, np.zeros_like(others), tolerance).any():
             return None
         largest = max(largest, float(np.abs(want).max()))
     return largest or None

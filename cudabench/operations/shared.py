@@ -13,11 +13,14 @@ import numpy as np
 from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Geometry, Kernel, Problem, Rule
+from cudabench.system.children import on_threads
 
 # The threads of a kernel that strides: four times what 132 SMs hold at once, so that the last blocks to end leave few
 # SMs idle, whatever the GPU. --grid sets another number.
 STRIDING_THREADS = 4 * 132 * 2048
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
+
+PIECE = 1 << 20  # elements of a random array that one thread draws
 
 Arrays = dict[str, np.ndarray]
 Check = Callable[[Geometry], str | None]
@@ -80,10 +83,38 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     """
     kind = np.dtype(dtype)
     if kind.kind == "f":
-        draw = np.dtype(np.float64) if kind.itemsize == 8 else np.dtype(np.float32)
-        return rng.random(shape, dtype=draw.type).astype(kind, copy=False)
-    limits = np.iinfo(kind)
-    return rng.integers(limits.min, limits.max, shape, dtype=kind.type, endpoint=True)
+        made = np.empty(shape, np.float64 if kind.itemsize == 8 else np.float32)
+        _fill(rng, made.reshape(-1), lambda own, part: own.random(dtype=made.dtype.type, out=part))
+        return made.astype(kind, copy=False)
+    limits, made = np.iinfo(kind), np.empty(shape, kind)
+
+    def integers(own: np.random.Generator, part: np.ndarray) -> None:
+        part[:] = own.integers(limits.min, limits.max, part.shape, dtype=kind.type, endpoint=True)
+
+    _fill(rng, made.reshape(-1), integers)
+    return made
+
+
+def _fill(
+    rng: np.random.Generator, made: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
+) -> None:
+    """Fill a flat array with what one generator draws in order, its pieces on all processors: every element takes as
+    many bits of the sequence as it has, so where each piece begins in it is known."""
+    bits: Any = rng.bit_generator
+    start = bits.state
+    pieces = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else made.size // PIECE
+    words = PIECE * made.itemsize // 8
+
+    def piece(at: int) -> None:
+        own = np.random.PCG64()
+        own.state = start
+        draw(np.random.Generator(own.advance(at * words)), made[at * PIECE : (at + 1) * PIECE])
+
+    if pieces > 1:
+        on_threads(piece, range(pieces))
+        bits.advance(pieces * words)
+        made = made[pieces * PIECE :]
+    draw(rng, made)
 
 
 def itemsize(problem: Problem) -> int:

@@ -16,12 +16,16 @@ from cudabench.operations.shared import (
     itemsize,
     number,
     over,
+    pieces,
     random_array,
     rungs,
     tiles,
 )
 from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
+from cudabench.system.children import processors
+
+CPU_TILE = (64, 256)  # rows and columns of the output
 
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
@@ -161,9 +165,26 @@ def copied(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Transpose with NumPy, a strip of the output's rows to a thread."""
-    matrix, out = arrays["in"].T, outputs["out"]
-    in_strips(len(out), threads, lambda strip: np.copyto(out[strip], matrix[strip]))
+    """Transpose with NumPy, a strip of the output's rows to a thread, by tiles that are copied to where rows do not
+    compete for the same lines of the cache."""
+    matrix, out = arrays["in"], outputs["out"]
+
+    def work(strip: slice) -> None:
+        tile = np.empty((CPU_TILE[1], CPU_TILE[0]), matrix.dtype)
+        for rows in pieces(strip, CPU_TILE[0]):
+            for columns in pieces(slice(0, len(matrix)), CPU_TILE[1]):
+                part = tile[: columns.stop - columns.start, : rows.stop - rows.start]
+                np.copyto(part, matrix[columns, rows])
+                np.copyto(out[rows, columns], part.T)
+
+    in_strips(len(out), threads, work)
+
+
+def transposed(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the transposed matrix."""
+    out = np.empty((problem.size["cols"], problem.size["rows"]), arrays["in"].dtype)
+    on_cpu(arrays, {"out": out}, processors())
+    return {"out": out}
 
 
 # float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
@@ -227,8 +248,8 @@ OPERATION = Operation(
     ),
     arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
     inputs=inputs,
-    reference=lambda problem, arrays: {"out": np.ascontiguousarray(arrays["in"].T)},
-    baseline=Baseline("numpy.copyto(out, in.T)", on_cpu),
+    reference=transposed,
+    baseline=Baseline("numpy.copyto(out, in.T), by tiles", on_cpu),
     tolerance=lambda problem: EXACT,
     bytes=lambda problem: 2 * problem.size["rows"] * problem.size["cols"] * itemsize(problem),
     bytes_formula="2 * ROWS * COLS * sizeof(T)",

@@ -49,6 +49,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task]) -> list[Made]:
+    """Return what a function, most of it in libraries that let other threads run, makes of each task."""
+    if len(tasks) < 2:
+        return [work(task) for task in tasks]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(processors(), len(tasks))) as pool:
+        return list(pool.map(work, tasks))
+
+
 @contextmanager
 def spread(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
     """Give what a function makes of each task, in their order, by so many processes, or by this one where they could
