@@ -141,7 +141,7 @@ def read(job: Job) -> Included:
         listed, unclear = names_in(text)
         complete = complete and not unclear
         for name in listed:
-            folders = [*filter(None, [beside]), *map(Path, job.include_dirs)]
+            folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]
             path = next((path for folder in folders if (path := folder / name).is_file()), None)
             if path is None:
                 absent.append((name, text))
