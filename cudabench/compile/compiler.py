@@ -81,9 +81,7 @@ def gpu_backend() -> Backend:
 
 def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
     """Return the architectures that a compiler takes ('sm_75', ...); DeviceUnusable where it is not installed."""
-    if backend == "nvcc":
-        return nvcc.architectures()
-    return tuple(f"sm_{number}" for number in nvrtc.load().architectures)
+    return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{one}" for one in nvrtc.load().architectures)
 
 
 def _chosen(backend: Backend | None) -> Backend | None:

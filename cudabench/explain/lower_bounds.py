@@ -259,9 +259,7 @@ def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
     """Return the share of what is new to blocks that is new to their SM too: less than all of an array that the L1
     holds from one block to the next."""
     own = min(one.footprint.read.get(array, 0) * one.scale / one.times, float(one.footprint.sizes.get(array, 0)))
-    if not fresh or own * SECTOR > L1_BYTES:
-        return 1.0
-    return min(1.0, own * rates.sms * one.times / fresh)
+    return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * one.times / fresh)
 
 
 def _streams(one: Work, rates: Rates) -> bool:
