@@ -96,10 +96,9 @@ def capability(text: str) -> tuple[int, int]:
 
 def multiprocessor(compute_capability: str | tuple[int, int]) -> Multiprocessor:
     """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for one that the table lacks."""
-    key = capability(compute_capability) if isinstance(compute_capability, str) else compute_capability
-    found = _MULTIPROCESSORS.get(key)
+    name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
+    found = _MULTIPROCESSORS.get(capability(name))
     if found is None:
-        name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
         raise UsageError(
             f"No limits are known for compute capability '{name}': choose one of {', '.join(capabilities())}."
         )
@@ -156,9 +155,8 @@ def check_resident(
     if bound is not None and threads > bound:
         raise NoRoom(over_bound(kernel, threads, bound))
     fits = occupancy(compute_capability, threads, registers, shared_bytes)
-    if fits.blocks_per_sm:
-        return
-    if fits.limited_by == "registers":
+    limit = None if fits.blocks_per_sm else fits.limited_by
+    if limit == "registers":
         each, room = _round_up(registers, _REGISTER_UNIT // WARP), _round_up(threads, _PARTITIONS * WARP)
         product = f"{registers} registers x {threads} threads"
         if (each, room) != (registers, threads):
@@ -168,7 +166,7 @@ def check_resident(
             f"{_REGISTERS_PER_SM} of an SM; add __launch_bounds__({threads}) or use a block of at most "
             f"{most_threads(registers)} threads."
         )
-    if fits.limited_by == "shared memory":
+    if limit == "shared memory":
         name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
         raise NoRoom(
             f"{kernel} cannot run with {shared_bytes} bytes of shared memory a block: {name} allows "

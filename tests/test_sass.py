@@ -431,15 +431,15 @@ def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path))
     image = compiled(COPY).cubin
     assert image is not None
-    text = nvdisasm._text(image, ("-c", "-gp"))
+    text = nvdisasm._text(image, None)
     assert "LDG" in text
     kept = list((tmp_path / "sass").iterdir())
     assert len(kept) == 1
     with monkeypatch.context() as patch:
         patch.setattr(nvdisasm, "_run", lambda *_: pytest.fail("the cache was not used"))
-        assert nvdisasm._text(image, ("-c", "-gp")) == text
+        assert nvdisasm._text(image, None) == text
     kept[0].write_bytes(b"half an entry")
-    assert nvdisasm._text(image, ("-c", "-gp")) == text
+    assert nvdisasm._text(image, None) == text
 
 
 @needs_tools
@@ -793,12 +793,12 @@ def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None
     script = (
         "import os, sys, time\n"
         "from cudabench.compile import nvdisasm\n"
-        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, (), None)\n"
+        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, None)\n"
         "while not os.path.exists('began'): time.sleep(0.01)\n"
         "os._exit(0)\n"
     )
     tool = tmp_path / "nvdisasm"
-    tool.write_text('#!/bin/sh\n[ "$(head -c 4 "$1")" = xxxx ] && : > began\nsleep 0.1\n')
+    tool.write_text('#!/bin/sh\n[ "$(head -c 4 "$3")" = xxxx ] && : > began\nsleep 0.1\n')
     tool.chmod(0o755)
     temporary = tmp_path / "tmp"
     temporary.mkdir()

@@ -56,9 +56,9 @@ def as_written(log: str, job: Job, shorter: Job) -> str:
     file = None if shorter is job else _read(job)
     if file is None:
         return log
-    own, left = (one.source.split("\n") for one in (job, shorter))
-    changed = {at for at, (one, two) in enumerate(zip(own, left, strict=True), 1) if one != two}
-    gone = {word for at in changed for word in re.findall(r"\w+", own[at - 1])}
+    pairs = zip(*(one.source.split("\n") for one in (job, shorter)), strict=True)
+    changed = {at: own for at, (own, left) in enumerate(pairs, 1) if own != left}
+    gone = {word for own in changed.values() for word in re.findall(r"\w+", own)}
     within = [(job.source.count("\n", 0, one.start), job.source.count("\n", 0, one.end)) for one in _kernels(file)]
     found: list[str] = []
     skipping = False
@@ -95,7 +95,7 @@ def _kernels(file: SourceFile) -> list[Kernel]:
 def _closed(text: str) -> bool:
     """Return whether nothing that the preprocessor does within a text lasts behind it."""
     words = [one[1] for one in DIRECTIVE.finditer(without_remarks(text))]
-    begun = sum(word in ("if", "ifdef", "ifndef") for word in words)
+    begun = sum(map(words.count, ("if", "ifdef", "ifndef")))
     return begun == words.count("endif") and not any(word in _LASTING for word in words)
 
 

@@ -15,6 +15,7 @@ import os
 import tempfile
 from base64 import b64encode
 from dataclasses import asdict, astuple
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -115,15 +116,12 @@ def _shrink(folder: Path) -> None:
     """Delete what was not used for longest, down to three quarters of the bound, once the folder is over it."""
     with os.scandir(folder) as entries:
         files = [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries if entry.is_file()]
-    total = sum(size for _, size, _ in files)
-    if total <= MOST_BYTES:
-        return
-    for _, size, path in sorted(files):
-        if total <= MOST_BYTES * 3 // 4:
-            break
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-            total -= size
+    newest_first = sorted(files, reverse=True)
+    sums = list(accumulate(size for _, size, _ in newest_first))
+    for (_, _, path), so_far in zip(newest_first, sums, strict=True):
+        if sums[-1] > MOST_BYTES and so_far > MOST_BYTES * 3 // 4:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 # Records -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudabench.compile import (
     architecture,
@@ -37,9 +37,6 @@ from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, Usag
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, without_remarks
 from cudabench.symbols import readable
-
-if TYPE_CHECKING:
-    pass
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
@@ -84,9 +81,7 @@ def gpu_backend() -> Backend:
 
 def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
     """Return the architectures that a compiler takes ('sm_75', ...); DeviceUnusable where it is not installed."""
-    if backend == "nvcc":
-        return nvcc.architectures()
-    return tuple(f"sm_{number}" for number in nvrtc.load().architectures)
+    return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{one}" for one in nvrtc.load().architectures)
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
@@ -125,14 +120,15 @@ def _compile(job: Job, backend: Backend | None) -> Compiled:
 
 
 def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | None) -> None:
-    number = int(job.arch.rstrip("af"))
-    if not library.architectures or number in library.architectures:
+    arch, known = f"sm_{job.arch.rstrip('af')}", [f"sm_{number}" for number in library.architectures]
+    if not known or arch in known:
         return
-    if backend is None and toolkit.nvcc() is not None and f"sm_{number}" in nvcc.architectures():
+    if backend is None and toolkit.nvcc() is not None and arch in nvcc.architectures():
         return
-    listed = ", ".join(f"sm_{known}" for known in library.architectures)
     version = ".".join(map(str, library.version))
-    raise UsageError(f"sm_{job.arch}: NVRTC {version} does not compile for this architecture: choose one of {listed}.")
+    raise UsageError(
+        f"sm_{job.arch}: NVRTC {version} does not compile for this architecture: choose one of {', '.join(known)}."
+    )
 
 
 # The rule ------------------------------------------------------------------------------------------------------------
@@ -160,8 +156,11 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
             return _compiled(compiler, job, ends)
         except Refused as refused:
             failed.append((refused, compiler.backend))
-        if time.monotonic() > ends or not _may_be_compilers(failed[-1][0]):
-            break  # the user's own fault, which no other compiler mends
+        latest = failed[-1][0]
+        # Else it is the user's own fault, which no other compiler mends.
+        mendable = latest.of_host or latest.emptied or diagnostics.missing_headers(latest.log)
+        if time.monotonic() > ends or not mendable:
+            break
     last, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
     if architecture.refused_for_it(last.log, job):
         return _attempt(compilers, architecture.own(job))
@@ -177,11 +176,6 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
 
 class RefusedAsCode(CompilerError):
     """No try got as far as ptxas: what was refused to machine code is refused to PTX as well."""
-
-
-def _may_be_compilers(refused: Refused) -> bool:
-    """Tell whether another compiler may take what one refuses: for host code in it, or a header that it lacks."""
-    return refused.of_host or bool(refused.emptied) or bool(diagnostics.missing_headers(refused.log))
 
 
 def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
@@ -233,11 +227,9 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
             return _checked(compiler, job, text, standard=standard)
         except Refused as refused:
             last = refused
-        last.by_assembler = diagnostics.speaks_of_assembler(last.log)
-        last.emptied = text.emptied
-        of_host = diagnostics.speaks_of_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
-        last.of_host = of_host
-        if time.monotonic() > ends or (of_host and not text.bare):
+        last.emptied, last.by_assembler = text.emptied, diagnostics.speaks_of_assembler(last.log)
+        last.of_host = diagnostics.speaks_of_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
+        if time.monotonic() > ends or (last.of_host and not text.bare):
             break
         if not job.older and stand_ins.uses_removed(last.log):
             job = replace(job, older=True)
@@ -268,14 +260,12 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     """Return a log that says which function of the host is called, where a log or PTX shows that one is; else ''."""
     called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
-    for name in called:
+    for name in called:  # one that is no host's is declared so by the file: ptxas and the simulator refuse the call
         known = readable(name).split("::")[-2:]
         operators = [one for one in text.hosts if one.name.startswith("operator") and known == [name]]
-        host = next((one for one in text.hosts if one.name in known), operators[0] if operators else None)
-        if host is None:
-            continue  # declared so by the file itself: ptxas and the simulator refuse the call
-        said = f'calling the __host__ function "{host.name}" from device code is not allowed'
-        return f"{host.file or job.filename}({host.line}): error: {said}\n"
+        for host in [*(one for one in text.hosts if one.name in known), *operators][:1]:
+            said = f'calling the __host__ function "{host.name}" from device code is not allowed'
+            return f"{host.file or job.filename}({host.line}): error: {said}\n"
     return ""
 
 
@@ -288,9 +278,8 @@ def _may_be_language(refused: Refused) -> bool:
     found = diagnostics.faults(refused.log)
     if any(word in fault.shown for fault in found for word in (*_NEW_WORDS, "<=>", "explicit(")):
         return True
-    if found and all(one.message.startswith("#error") and not of_language.search(one.message) for one in found):
-        return False
-    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in found)
+    chosen = found and all(one.message.startswith("#error") and not of_language.search(one.message) for one in found)
+    return not chosen and not all(undefined.match(one.message) or plain.match(one.message) for one in found)
 
 
 _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
@@ -298,13 +287,13 @@ _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_y
 
 def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
     """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
-    job = replace(job, machine_code=False)
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
     try:
-        ptx = compiler.compile(job, text, standard=standard).ptx
+        ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
     except (CudabenchError, Refused):
         return {}
-    return diagnostics.source_lines(ptx, job.filename)
+    places = diagnostics.source_lines(ptx).items()
+    return {number: (diagnostics.users_path(path, job.filename), line) for number, (path, _, line) in places}
 
 
 # The part that the asked kernels come to -----------------------------------------------------------------------------
@@ -360,20 +349,17 @@ def _is_nowhere(name: str, backend: Backend) -> bool:
 def _unchosen(log: str, job: Job) -> list[str]:
     """Return the macros of the #if, of the source itself, whose #else is the #error that a log has first."""
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
-    if fault is None:
-        return []
-    above = "\n".join(job.source.splitlines()[: int(fault[1]) - 1])
+    above = job.source.splitlines()[: int(fault[1]) - 1] if fault else []
     opened: list[list[str]] = []  # of each #if around the place what it and its branches so far ask
-    for directive in DIRECTIVE.finditer(without_remarks(above)):
+    for directive in DIRECTIVE.finditer(without_remarks("\n".join(above))):
         if directive[1].startswith("if"):
             opened.append([])
         if opened and directive[1].startswith(("if", "el")):
             opened[-1].append(directive[2] if directive[1] != "else" else "")
         elif opened and directive[1] == "endif":
             opened.pop()
-    if not opened or opened[-1][-1]:
-        return []
-    found = re.findall(r"[A-Za-z_]\w*", " ".join(opened[-1]))
+    asked_by = opened[-1] if opened and not opened[-1][-1] else []
+    found = re.findall(r"[A-Za-z_]\w*", " ".join(asked_by))
     return [name for name in dict.fromkeys(found) if name != "defined"][:4]
 
 
@@ -392,9 +378,9 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
         listed = ", ".join(f"<{name}>" for name in names_of)
         they = ("was", "it was", "its") if len(names_of) == 1 else ("were", "they were", "their")
         folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in names_of)))
-        where = "".join(f" {folder}" for folder in folders)
         remedies.append(
-            f"no header {listed} {they[0]} found and {they[1]} {what}: name {they[2]} folder with -I{where}"
+            f"no header {listed} {they[0]} found and {they[1]} {what}: name {they[2]} folder with "
+            f"-I{''.join(f' {folder}' for folder in folders)}"
         )
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
             remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")

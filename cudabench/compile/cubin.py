@@ -48,14 +48,12 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return ()
-    found = []
-    for symbol in table.iter_symbols():
-        at = symbol["st_shndx"]
-        if symbol["st_info"]["type"] != "STT_OBJECT" or not isinstance(at, int) or not symbol["st_size"]:
-            continue
-        if elf.get_section(at).name in WRITABLE:
-            found.append(Variable(symbol.name, symbol["st_size"]))
-    return tuple(found)
+    return tuple(
+        Variable(symbol.name, symbol["st_size"])
+        for symbol in table.iter_symbols()
+        if symbol["st_info"]["type"] == "STT_OBJECT" and symbol["st_size"] and isinstance(symbol["st_shndx"], int)
+        if elf.get_section(symbol["st_shndx"]).name in WRITABLE
+    )
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ _MISSING = re.compile(
     r"|fatal error: ([\w./+-]+): No such file"  # gcc
     r"|fatal error: '([^']+)' file not found"  # clang
 )
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
 # ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
@@ -49,10 +51,8 @@ def misses_standard(log: str) -> bool:
 
 def undefined_names(log: str) -> set[str]:
     """Return the names that a refusal did not know."""
-    found = set(re.findall(r'identifier "(\w+)" is undefined', log))
-    for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
-        found.update(re.findall(r"\w+", line))
-    return found
+    lines = re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log)
+    return {*re.findall(r'identifier "(\w+)" is undefined', log), *re.findall(r"\w+", "\n".join(lines))}
 
 
 @dataclass(frozen=True)
@@ -111,20 +111,23 @@ def speaks_of_device_runtime(log: str) -> bool:
     return re.search(said, log) is not None
 
 
-def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
-    """Return, by line of the PTX, the source's file and line that it was compiled from."""
-    files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}
-    found: dict[int, tuple[str, int]] = {}
-    place: tuple[str, int] | None = None
-    for number, line in enumerate(ptx.splitlines(), 1):
-        match = re.match(r"\s*\.loc\s+(\d+)\s+(\d+)", line)
-        if match:
-            place = (users_path(files.get(match[1], filename), filename), int(match[2]))
-        elif re.match(r"\s*(\.visible\s+)?\.(entry|func)\b", line):
-            place = None
-        if place:
-            found[number] = place
-    return found
+def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
+    """Return by line of PTX the path of the source and the number of the line that it is for, 0 of what the compiler
+    added; and the last number before that."""
+    files: dict[str, str] = {}
+    found = {}
+    path, line, last = "", 0, 0
+    for number, text in enumerate(ptx, 1):
+        if match := _LOC.match(text):
+            path, line = match[1], int(match[2])
+            last = line or last
+        elif match := _FILE.match(text):
+            files[match[1]] = match[2]
+        elif text.startswith("}"):
+            line = last = 0
+        elif last:
+            found[number] = path, line, last
+    return {number: (files.get(path, ""), line, last) for number, (path, line, last) in found.items()}
 
 
 def errors(

@@ -67,19 +67,16 @@ def nearby(name: str, path: str | Path) -> Path | None:
     for above in (absolute, *absolute.parents):
         if above.name == Path(name).parts[0] and (above.parent / name).is_file():
             return above.parent
-    root = _project(absolute)
+    marked = [
+        above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)
+    ]
+    # The folder of its repository, or the highest with what builds the project.
+    root = next((above for above in marked if (above / ".git").exists()), marked[-1] if marked else None)
     parts = Path(name).parts
     if root is None or ".." in parts:
         return None
     paths = [path for path in _tree(root).get(parts[-1], ()) if path.parts[-len(parts) :] == parts]
     return Path(*paths[0].parts[: -len(parts)]) if len(paths) == 1 else None
-
-
-def _project(folder: Path) -> Path | None:
-    """Return the folder of the project that one is in: that of its repository, or the highest with what builds it."""
-    marked = [above for above in (folder, *folder.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)]
-    repository = next((above for above in marked if (above / ".git").exists()), None)
-    return repository or (marked[-1] if marked else None)
 
 
 @functools.lru_cache(maxsize=4)
@@ -116,9 +113,8 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
 def _is_brought(name: str, text: str) -> bool:
     """Return whether a header that a text includes is CUDA's or the standard library's, also where a project has one
     that is called so: a copy of another release, or a file of its own for quotes."""
-    if name.partition("/")[0] in _CUDAS:
-        return True
-    return name in dict(prelude.headers(forward=True)) and bool(re.search(rf"<{re.escape(name)}>", text))
+    known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
+    return name.partition("/")[0] in _CUDAS or bool(known)
 
 
 @functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it

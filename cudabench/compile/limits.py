@@ -119,8 +119,6 @@ def too_much(filename: str, compiler: str) -> CompilerStopped:
 
 def crashed(compiler: str, status: int) -> str:
     """Return the words for a compiler that ended by itself, with Popen's status."""
-    try:
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    except ValueError:
-        how = f"signal {-status}"
+    signals = {one.value: one.name for one in signal.Signals}
+    how = f"signal {signals.get(-status, -status)}" if status < 0 else f"exit status {status}"
     return f"{compiler} crashed ({how}) on this text, which is the compiler's fault: write what is unusual another way"

@@ -32,14 +32,11 @@ def plain(name: str) -> str:
 
 def queries(names: Sequence[str]) -> str:
     """Return source text to append: an empty kernel for each C++ name of a kernel; it instantiates templates."""
-    if not names:
-        return ""
-    lines = [f'#line 1 "{QUERY_FILE}"', "template <auto> struct cudabench_tag;"]
-    lines += [
-        f"__global__ void cudabench_name_{index:04}(cudabench_tag<({as_cpp(name)})>*) {{}}"
+    lines = [
+        f"__global__ void cudabench_name_{index:04}(cudabench_tag<({as_cpp(name)})>*) {{}}\n"
         for index, name in enumerate(names)
     ]
-    return "\n".join(lines) + "\n"
+    return f'#line 1 "{QUERY_FILE}"\ntemplate <auto> struct cudabench_tag;\n' + "".join(lines) if names else ""
 
 
 def wrong_name(log: str, names: Sequence[str]) -> str | None:

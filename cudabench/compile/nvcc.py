@@ -55,28 +55,23 @@ def path() -> str:
     return nvcc
 
 
-_Made = TypeVar("_Made")
 # Without a link of relocatable code these only return an error in kernels, which no compiler says.
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
-
-
-def _written(job: Job, source: str, *, heap: bool = False) -> str:
-    """Return what nvcc is given: the defines, the heap where kernels call it, the source, a query for each name."""
-    quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
-    heap_of_kernels = prelude.DEVICE_HEAP_OF_NVCC if heap else ""
-    return f'{job.macros}{heap_of_kernels}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+_Made = TypeVar("_Made")
 
 
 def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
-    """Return what is compiled with the heap of kernels, where the source may call it; a host that declares functions
-    of these names itself does not compile so, and has none."""
+    """Return what is compiled of the defines, the heap of kernels where they may call it, the source and a query for
+    each name. A host that declares functions of the heap's names itself does not compile with it, and has none."""
+    quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
+    text = f'#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
     if _HEAP.search(source):
         try:
-            return compiled(_written(job, source, heap=True))
+            return compiled(job.macros + prelude.DEVICE_HEAP_OF_NVCC + text)
         except Refused as refused:
             if not re.search(r"cudabench_(?:given|freed)|cuda(?:Malloc|Free)", refused.log):
                 raise
-    return compiled(_written(job, source))
+    return compiled(job.macros + text)
 
 
 @dataclass(frozen=True)
@@ -95,10 +90,9 @@ class Nvcc:
             try:
                 if self.build is None:
                     return _ptx(job, text.source, folders, options)
-                absolute, arch = list(map(os.path.abspath, folders)), f"sm_{job.arch}"
-                build = self.build
-                made = _with_heap(job, text.source, lambda written: build(written, absolute, options, arch))
-                return _machine_code(job, made)
+                absolute, arch, build = list(map(os.path.abspath, folders)), f"sm_{job.arch}", self.build
+                cubin = _with_heap(job, text.source, lambda written: build(written, absolute, options, arch))
+                return Compiled("", "", _lowered(job, cubins.entries(cubin)), "nvcc", version() or (0, 0), cubin)
             except Refused as refused:
                 _judge(refused.log, job)
                 log = _with_users_headers(refused.log, folder, text.headers, job)
@@ -109,15 +103,9 @@ def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str]
     """Return a log in which headers that were written anew are called as the user's own files."""
     for name in headers if folder else ():
         own = next((path for one in job.include_dirs if os.path.isfile(path := os.path.join(one, name))), name)
-        log = log.replace(f"{folder}/{name}", own)
-        if folder:
-            log = log.replace(f"{os.path.realpath(folder)}/{name}", own)
+        for above in (str(folder), os.path.realpath(str(folder))):
+            log = log.replace(f"{above}/{name}", own)
     return log
-
-
-def _machine_code(job: Job, cubin: bytes) -> Compiled:
-    lowered = _lowered(job, cubins.entries(cubin))
-    return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
 
 
 def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) -> Compiled:
@@ -142,22 +130,13 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
             resources = ptxas.resources(_run(command, job, str(cu)), ptx)
             cubin = cubin_file.read_bytes()
     log = diagnostics.warnings(outside.without_foreign_text(log, job), job.filename)
-    return Compiled(
-        ptx,
-        log,
-        lowered,
-        "nvcc",
-        version() or (0, 0),
-        cubin,
-        resources,
-    )
+    return Compiled(ptx, log, lowered, "nvcc", version() or (0, 0), cubin, resources)
 
 
 def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     lowered = names.match(job.names, entries)
-    for name in job.names:
-        if name not in lowered:
-            raise names.no_such_name(name, job.source, job.filename)
+    if left := [name for name in job.names if name not in lowered]:
+        raise names.no_such_name(left[0], job.source, job.filename)
     return lowered
 
 

@@ -23,6 +23,7 @@ from cudabench.errors import DeviceUnusable
 
 INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
 _TIMEOUT = 120
+_OPTIONS = ("-c", "-gp")  # with PTX lines
 
 
 @functools.lru_cache(maxsize=1)
@@ -46,7 +47,7 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
     """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
-    return _pool().submit(_text, cubin, ("-c", "-gp"), limits.left())
+    return _pool().submit(_text, cubin, limits.left())
 
 
 @functools.lru_cache(maxsize=1)
@@ -54,25 +55,25 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=2, thread_name_prefix="nvdisasm")
 
 
-def _text(cubin: bytes, options: tuple[str, ...], seconds: float | None = None) -> str:
+def _text(cubin: bytes, seconds: float | None) -> str:
     tool = path()
     if tool is None:
         raise DeviceUnusable(f"nvdisasm is not there, so that machine code cannot be read: {INSTALL}.")
-    name = _name(tool, cubin, options)
+    name = _name(tool, cubin)
     with contextlib.suppress(zlib.error, UnicodeDecodeError):
         kept = cache.read("sass", name)
         if kept is not None:
             return zlib.decompress(kept).decode()
-    text = _run(tool, cubin, options, seconds)
+    text = _run(tool, cubin, seconds)
     cache.write("sass", name, zlib.compress(text.encode(), 1))
     return text
 
 
-def _run(tool: str, cubin: bytes, options: tuple[str, ...], seconds: float | None) -> str:
+def _run(tool: str, cubin: bytes, seconds: float | None) -> str:
     with _named(cubin) as (file, descriptors):
         try:
             done = subprocess.run(
-                [tool, *options, file],
+                [tool, *_OPTIONS, file],
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -107,15 +108,13 @@ def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"/proc/self/fd/{stream.fileno()}", (stream.fileno(),)
 
 
-def _name(tool: str, cubin: bytes, options: tuple[str, ...]) -> str | None:
+def _name(tool: str, cubin: bytes) -> str | None:
     """Return the name of a cubin's text in the cache, None where the tool's version cannot be told."""
     try:
         file = os.stat(tool)
     except OSError:
         return None
-    digest = hashlib.sha256(cubin)
-    digest.update(repr((options, file.st_size, file.st_mtime_ns)).encode())
-    return digest.hexdigest()
+    return hashlib.sha256(cubin + repr((_OPTIONS, file.st_size, file.st_mtime_ns)).encode()).hexdigest()
 
 
 if hasattr(os, "register_at_fork"):  # a child has none of the threads

@@ -13,9 +13,8 @@ import errno
 import functools
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,18 +96,8 @@ class Library:
             library.nvrtcGetSupportedArchs(numbers)
             self.architectures = tuple(numbers)
 
-    def compile(
-        self,
-        source: str,
-        filename: str,
-        options: Sequence[str],
-        headers: Mapping[str, str],
-        expressions: Sequence[str],
-        *,
-        machine_code: bool,
-    ) -> Answer:
-        """Compile; Refused where the library refuses or crashes, CompilerError where it reaches a limit."""
-        work = functools.partial(self.answer, source, filename, options, headers, expressions, machine_code)
+    def compile(self, work: Callable[[], Answer], filename: str) -> Answer:
+        """Bound the work of `answer`; Refused where the library crashes, CompilerError where it reaches a limit."""
         seconds = limits.compile_seconds()
         try:
             return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
@@ -177,32 +166,23 @@ class Library:
     @functools.cached_property
     def headers(self) -> Path | None:
         """A folder with CUDA's own headers: those bundled in NVRTC, else of a wheel or toolkit; None without any."""
-        if self.bundles_headers:
-            cache = toolkit.cache_folder()
-            folder = self._unpacked(cache / "nvrtc-headers-{}.{}".format(*self.version)) if cache else None
-            if folder is None:
-                folder = self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers")
-            if folder is not None:
-                return folder
-        return toolkit.headers()
+        if not self.bundles_headers:
+            return toolkit.headers()
+        cache = toolkit.cache_folder()
+        kept = self._unpacked(cache / "nvrtc-headers-{}.{}".format(*self.version)) if cache else None
+        return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 
     def _unpacked(self, target: Path) -> Path | None:
         """Unpack the bundled headers once for all processes; None where the folder cannot be written."""
         if (target / "cuda_fp16.h").is_file():
             return target
-        try:
+        # A folder appears whole or not at all; another process may have been faster.
+        with contextlib.suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
-            building = tempfile.mkdtemp(prefix=target.name + ".", dir=target.parent)
-        except OSError:
-            return None
-        if self.library.nvrtcInstallBundledHeaders(os.fsencode(building), 0, None):
-            shutil.rmtree(building, ignore_errors=True)
-            return None
-        try:
-            # A folder appears whole or not at all; another process may have been faster.
-            os.replace(building, target)
-        except OSError:
-            shutil.rmtree(building, ignore_errors=True)
+            beside = target.parent
+            with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=beside, ignore_cleanup_errors=True) as made:
+                if not self.library.nvrtcInstallBundledHeaders(os.fsencode(made), 0, None):
+                    os.replace(made, target)
         return target if (target / "cuda_fp16.h").is_file() else None
 
 
@@ -253,13 +233,11 @@ class Nvrtc:
         """Tell whether a refusal misses what another try has; the job is tried with that at once the next time."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
-        elif forward or not diagnostics.misses_standard(refused.log):
+            return self.library.headers is not None
+        if forward or not diagnostics.misses_standard(refused.log):
             return False
-        else:
-            self.missed_standard.add(job)
-            if not standard:
-                return False
-        return self.library.headers is not None
+        self.missed_standard.add(job)
+        return standard and self.library.headers is not None
 
     def _launching(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> Answer:
         """Compile, with what launches kernels from kernels; machine code has it only where it is missed: it is rare."""
@@ -273,19 +251,24 @@ class Nvrtc:
         return self._once(job, text, folder, prelude.DEVICE_LAUNCH_IN_CODE, forward=forward)
 
     def _once(self, job: Job, text: Text, folder: Path | None, launch: str, *, forward: bool) -> Answer:
-        options = [*job.options, *job.language, f"--pre-include={prelude.PRELUDE}"]
-        options += ["--diag-suppress=47"]  # CUDA's headers define the prelude's macros once more
-        options += ["--device-int128"] if os.name == "posix" else []
-        # As under nvcc: above it what CUDA's standard library makes of its macros takes four times as long.
-        options += ["-D_CCCL_META_UNROLL_LIMIT=10"]
-        options += ["-default-device"] if text.bare else []
-        options += ["--ptxas-options=-v"] if job.machine_code else []
-        # What comes from the cache of a driver's NVRTC comes without ptxas' report.
-        options += ["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []
         libraries = toolkit.of_device_libraries(text.source, *text.headers.values())
-        options += [f"--include-path={one}" for one in (*job.include_dirs, *libraries)]
-        options += [f"--pre-include={_DEFINES}"]
-        options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"] if folder else []
+        folders = [*job.include_dirs, *libraries]
+        options = [
+            *job.options,
+            *job.language,
+            f"--pre-include={prelude.PRELUDE}",
+            "--diag-suppress=47",  # CUDA's headers define the prelude's macros once more
+            *(["--device-int128"] if os.name == "posix" else []),
+            # As under nvcc: above it what CUDA's standard library makes of its macros takes four times as long.
+            "-D_CCCL_META_UNROLL_LIMIT=10",
+            *(["-default-device"] if text.bare else []),
+            *(["--ptxas-options=-v"] if job.machine_code else []),
+            # What comes from the cache of a driver's NVRTC comes without ptxas' report.
+            *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
+            *(f"--include-path={one}" for one in folders),
+            f"--pre-include={_DEFINES}",
+            *([f"--include-path={folder}", f"--include-path={folder / 'cccl'}"] if folder else []),
+        ]
         texts = {**dict(prelude.headers(forward=forward)), **text.headers}
         types = stand_ins.read("standard_types.h") if text.bare else ""
         texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
@@ -293,10 +276,8 @@ class Nvrtc:
             del texts["curand.h"]  # the real one is there
         if folder:
             texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
-        expressions = list(map(names.as_cpp, job.names))
+        asked = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)
         try:
-            return self.library.compile(
-                text.source, job.filename, options, texts, expressions, machine_code=job.machine_code
-            )
+            return self.library.compile(functools.partial(self.library.answer, *asked), job.filename)
         except Refused as refused:
             raise Refused(outside.without_foreign_text(refused.log, job)) from None

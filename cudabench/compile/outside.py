@@ -39,12 +39,12 @@ def check(job: Job) -> None:
     """
     texts = [job.source, *includes.read(job).texts.values()]
     joined = [re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S) for text in texts]
+    defined = [
+        (macro, meaning.partition("//")[0].strip()) for text in joined for macro, meaning in _DEFINE.findall(text)
+    ]
     macros: dict[str, set[str]] = {}
-    for text in joined:
-        for macro, meaning in _DEFINE.findall(text):
-            macros.setdefault(macro, set()).add(meaning.partition("//")[0].strip())
-    for macro, value in job.defines:
-        macros.setdefault(macro, set()).add(value)
+    for macro, meaning in (*defined, *job.defines):
+        macros.setdefault(macro, set()).add(meaning)
     for text in joined:
         for directive, written, computed in (*_INCLUDE.findall(text), *_ASKED.findall(text)):
             for name in [written] if written else _names(computed, macros, job):
@@ -107,14 +107,10 @@ def without_foreign_text(log: str, job: Job) -> str:
     foreign = False
     for line in log.splitlines():
         head = diagnostics.HEAD.match(line) or _HOSTS_HEAD.match(line)
-        if head is None:
-            if not foreign or _ENDING.match(line):
-                kept.append(line)
-            continue
-        path = Path(head["file"])
-        foreign = path.exists() and not _below(path, roots)
-        if not foreign:
-            kept.append(line)
+        path = Path(head["file"]) if head else None
+        foreign = path.exists() and not _below(path, roots) if path else foreign
+        if head is None or not foreign:
+            kept += [line] if not foreign or _ENDING.match(line) else []
             continue
         said = (
             f"{head['file']}({head['line']}): error: a fault in a file outside the source's folder, whose text is not "

@@ -166,6 +166,7 @@ class Text:
     hosts: tuple[Host, ...] = ()
 
 
+@dataclass(eq=False)
 class Refused(Exception):
     """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
 
@@ -174,10 +175,8 @@ class Refused(Exception):
     PTX that ptxas refused.
     """
 
-    def __init__(self, log: str) -> None:
-        super().__init__(log)
-        self.log = log
-        self.emptied: tuple[str, ...] = ()
-        self.of_host = False
-        self.by_assembler = False
-        self.places: Callable[[], Mapping[int, tuple[str, int]]] = dict
+    log: str
+    emptied: tuple[str, ...] = ()
+    of_host: bool = False
+    by_assembler: bool = False
+    places: Callable[[], Mapping[int, tuple[str, int]]] = dict

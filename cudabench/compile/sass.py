@@ -8,7 +8,7 @@ barrier register goes there; CALL comes back behind itself; `@P0 EXIT` ends the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -87,27 +87,23 @@ def parse(text: str) -> dict[str, tuple[Function, ...]]:
 
     text: of `nvdisasm -c -gp`. Padding behind the code is left out.
     """
-    found: dict[str, tuple[Function, ...]] = {}
-    entry, line = "", 0
+    sections: dict[str, list[Instruction | str]] = {}
     items: list[Instruction | str] = []
+    line = 0
     for row in text.splitlines():
         if match := _SECTION.match(row):
-            if items:
-                found[entry] = _functions(entry, items)
-            entry, line, items = match[1], 0, []
+            items, line = sections.setdefault(match[1], []), 0
         elif match := _INSTRUCTION.match(row):
             opcode, *modifiers = match[3].split(".")
             operands = tuple(part.strip() for part in match[4].split(",")) if match[4] else ()
             items.append(Instruction(int(match[1], 16), match[2] or "", opcode, tuple(modifiers), operands, line))
         elif match := _LINE.match(row):
             line = int(match[1])
-        elif entry and (match := _NAMED.match(row)):
+        elif match := _NAMED.match(row):
             items.append(match[1])
             # A line holds until the next one is named, but not for another function.
             line = 0 if not match[1].startswith(".L") else line
-    if items:
-        found[entry] = _functions(entry, items)
-    return found
+    return {entry: _functions(entry, items) for entry, items in sections.items() if items}
 
 
 def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
@@ -119,43 +115,35 @@ def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function
             current = parts[item] = []
         else:
             current.append(item)
-    return tuple(Function(name, entry, _blocks(_without_padding(part))) for name, part in parts.items() if part)
+    return tuple(Function(name, entry, _blocks(part)) for name, part in parts.items() if part)
 
 
-def _without_padding(items: list[Instruction | str]) -> list[Instruction | str]:
-    """Leave out what stands behind the last instruction that ends a path: a branch to itself and NOPs."""
-    end = len(items)
-    while end:
-        item = items[end - 1]
-        if isinstance(item, Instruction):
-            own = [i for i in items[: end - 1] if isinstance(i, str) and i in item.targets]
-            nothing_between = bool(own) and not any(isinstance(i, Instruction) for i in _behind(items[: end - 1], own))
-            if item.opcode != "NOP" and not (item.opcode == "BRA" and not item.guard and nothing_between):
-                break
-        end -= 1
-    return items[:end]
-
-
-def _behind(items: Sequence[Instruction | str], labels: Sequence[str]) -> Sequence[Instruction | str]:
-    return items[max(place for place, item in enumerate(items) if item in labels) + 1 :]
+def _is_padding(runs: Sequence[Sequence[Instruction]], places: Mapping[str, int]) -> bool:
+    """Whether the last run ends with what stands behind the end of all paths: a NOP, a branch to itself."""
+    last = runs[-1][-1]
+    to_itself = len(runs[-1]) == 1 and len(runs) - 1 in map(places.get, last.targets)
+    return last.opcode == "NOP" or (last.opcode == "BRA" and not last.guard and to_itself)
 
 
 def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
     used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
-    runs: list[list[Instruction]] = [[]]
+    runs: list[list[Instruction]] = []
     places: dict[str, int] = {}
-    pending: list[str] = []
+    pending: list[str] = []  # labels in front of an instruction
     for item in items:
         if isinstance(item, str):
             pending.append(item)
             continue
-        if runs[-1] and (runs[-1][-1].opcode in _ENDS or used.intersection(pending)):
+        if not runs or runs[-1][-1].opcode in _ENDS or used.intersection(pending):
             runs.append([])
         places.update(dict.fromkeys(pending, len(runs) - 1))
         pending = []
         runs[-1].append(item)
-    if not runs[-1]:
-        return ()
+    while runs and _is_padding(runs, places):
+        runs[-1].pop()
+        if not runs[-1]:
+            runs.pop()
+    places = {label: at for label, at in places.items() if at < len(runs)}
     meets: dict[str, str] = {}  # of a barrier register: the label at which its lanes meet
     blocks = []
     for number, run in enumerate(runs):

@@ -121,15 +121,12 @@ def spoken(pattern: Pattern | None) -> str:
     """Return what the lanes do in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
     if pattern is None:
         return ""
-    if pattern.kind == "stride":
-        words = f"stride {pattern.stride_bytes} B"
-    elif pattern.kind == "rows":
-        words = f"rows of {pattern.run}"
-    elif pattern.kind == "contiguous":
-        words = "neighbours" if (pattern.stride_bytes or 0) >= 0 else "neighbours, reversed"
-    else:
-        words = {
-            "broadcast": "one place" if pattern.run >= pattern.lanes else "groups at one place",
-            "permutation": "neighbours, permuted", "gather": "gather", "single": "one lane",
-        }.get(pattern.kind, pattern.kind)  # fmt: skip
+    words = {
+        "stride": f"stride {pattern.stride_bytes} B",
+        "rows": f"rows of {pattern.run}",
+        "contiguous": "neighbours" if (pattern.stride_bytes or 0) >= 0 else "neighbours, reversed",
+        "broadcast": "one place" if pattern.run >= pattern.lanes else "groups at one place",
+        "permutation": "neighbours, permuted",
+        "single": "one lane",
+    }.get(pattern.kind, pattern.kind)
     return words + (f", {pattern.lanes} lanes" if pattern.lanes < 32 and pattern.kind != "single" else "")

@@ -51,18 +51,15 @@ _KINDS = {"imad": "integer multiplications", "half": "instructions of halves", "
 
 def number(value: float) -> str:
     """Return a number to three digits: 12.3, 4567, 12.3 k, 1.23 M."""
-    for least, unit, suffix in ((1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
-        if value >= least:
-            return f"{value / unit:.3g}{suffix}"
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+    units = ((1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))
+    plain = f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+    return next((f"{value / unit:.3g}{suffix}" for least, unit, suffix in units if value >= least), plain)
 
 
 def size(value: float) -> str:
     """Return a number of bytes to three digits."""
-    for unit, suffix in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= unit:
-            return f"{value / unit:.3g} {suffix}"
-    return f"{value:.0f} bytes"
+    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    return next((f"{value / unit:.3g} {suffix}" for unit, suffix in units if value >= unit), f"{value:.0f} bytes")
 
 
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:

@@ -132,9 +132,8 @@ def _tensor_rates(card: Card) -> dict[str, float]:
     }
     # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow: their
     # theoretical value is that of sums in float16.
-    short = card.ceilings.get("tensor-fp16")
-    if short and "fp16" in found:
-        found[SHORT_SUMS] = max(found["fp16"], short.theoretical or 0)
+    if "fp16" in found:
+        found[SHORT_SUMS] = max(found["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
     return found
 
 
@@ -186,10 +185,9 @@ def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
     words = instruction.modifiers
     if pipe(instruction) != "tensor" or "SP" in words:
         return None
-    shape = None
+    shape, names = None, formats(instruction)
     for match in filter(None, map(_SHAPE.match, words)):
         shape = (16, int(match[1]), int(match[2])) if match[1] else _SHAPES.get(match[3], shape)
-    names = formats(instruction)
     if shape is None or not names:
         return None
     name = min(names).replace("bfloat", "bf").replace("float", "fp").replace("int1", "b1")

@@ -3,6 +3,7 @@ instructions came from."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -15,7 +16,7 @@ from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.errors import UsageError
 from cudabench.explain import machine_code, ptx_text
-from cudabench.occupancy import Occupancy, occupancy
+from cudabench.occupancy import occupancy
 from cudabench.records.revisions import CodeFigures
 
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
@@ -77,8 +78,10 @@ def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0
         registers=needs.registers,
         shared_bytes=needs.shared_bytes + shared,
         local_bytes=needs.local_bytes,
-        occupancy=_fits(arch, threads, needs.registers, needs.shared_bytes + shared, needs.barriers),
     )
+    with contextlib.suppress(UsageError):  # an architecture that the table lacks
+        each = needs.shared_bytes + shared
+        figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, each, barriers=needs.barriers))
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
 
 
@@ -99,9 +102,8 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     assert compiled.cubin is not None
     if nvdisasm.path() is None:
         return code
-    ptx = compiled.lines
     functions = nvdisasm.functions(compiled.cubin, compiled.entry(name))
-    places = places_of(ptx, filename)
+    ptx, places = compiled.lines, places_of(compiled.lines, filename)
     steps = tuple(
         Step(
             f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
@@ -119,13 +121,6 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     )
     reads = any(_BANK.search(step.operands) for step in steps)
     return Code(figures, steps, code.data_sha256 if reads else "")
-
-
-def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -> Occupancy | None:
-    try:
-        return occupancy(arch, threads, registers, shared, barriers=barriers)
-    except UsageError:
-        return None  # an architecture that the table lacks
 
 
 @functools.lru_cache(maxsize=4)

@@ -50,20 +50,19 @@ class Copies:
         self._taken: dict[int, int | None] = {}
         self._ends = {block.instructions[-1].ptx_line for function in functions for block in function.blocks}
         spoiled = set()  # lines with a copy that only its guard keeps from running
-        for function in functions:
-            for block in function.blocks:
-                for instruction in block.instructions:
-                    line = instruction.ptx_line
-                    row = self.text[line]
-                    group = self._group(instruction, row) if line in executions else None
-                    if group is None:
-                        continue
-                    group[line][function.name, block.number] += 1
-                    if group is self.fixed or group is self.loads:
-                        if not instruction.guard:
-                            self.bodies[line][function.name, block.number] += 1
-                        elif not row.guard:
-                            spoiled.add(line)
+        blocks = ((function.name, block) for function in functions for block in function.blocks)
+        for place, instruction in (((name, block.number), one) for name, block in blocks for one in block.instructions):
+            line = instruction.ptx_line
+            row = self.text[line]
+            group = self._group(instruction, row) if line in executions else None
+            if group is None:
+                continue
+            group[line][place] += 1
+            if group is self.fixed or group is self.loads:
+                if not instruction.guard:
+                    self.bodies[line][place] += 1
+                elif not row.guard:
+                    spoiled.add(line)
         for line in spoiled:
             self.fixed.pop(line, None)
             self.loads.pop(line, None)
@@ -89,20 +88,18 @@ class Copies:
 
     def _group(self, instruction: Instruction, row: Line) -> _Copies | None:
         """Return the copies that a machine instruction of a PTX line belongs to; None for one that tells nothing."""
-        opcode, guarded = instruction.opcode, bool(instruction.guard)
-        if opcode == "ATOMS" and "CAST" in instruction.modifiers:
-            return self.turning
-        if opcode in _FIXED.get(row.op, ()):
-            return self.fixed
-        if opcode in _LOADS.get(row.op, ()):
-            return self.loads
-        if row.op == "bra" and opcode == "EXIT" and guarded:
+        opcode, guarded, bra = instruction.opcode, bool(instruction.guard), row.op == "bra"
+        groups = (
+            (opcode == "ATOMS" and "CAST" in instruction.modifiers, self.turning),
+            (opcode in _FIXED.get(row.op, ()), self.fixed),
+            (opcode in _LOADS.get(row.op, ()), self.loads),
             # A branch to the end of the kernel became an exit of the lanes that take it.
-            return self.exits if self.text.leaves(instruction.ptx_line) else None
-        if row.op == "bra" and opcode == "BRA":
+            (bra and opcode == "EXIT" and guarded and self.text.leaves(instruction.ptx_line), self.exits),
             # A branch that is always taken is one that ptxas added, unless the PTX's is too.
-            return self.branches if guarded == bool(row.guard) else None
-        return self.plain if opcode in _PLAIN.get(row.op, ()) and not guarded else None
+            (bra and opcode == "BRA" and guarded == bool(row.guard), self.branches),
+            (opcode in _PLAIN.get(row.op, ()) and not guarded, self.plain),
+        )
+        return next((group for holds, group in groups if holds), None)
 
     def _several_trips(self, loop: Loop) -> bool:
         """Whether the block with a loop's only branch back does several trips: it has copies of all that is not
@@ -136,14 +133,12 @@ class Copies:
             return None
         taken, past = flow.alone(line)
         votes: Counter[int] = Counter()
-        for number in block.successors:
-            if len(entering[number]) == 1:
-                here = {i.ptx_line for i in function.blocks[number].instructions} - flow.jumps
-                only = [flow.block.get(each, -1) for each in here]
-                votes[number] += sum(each in taken for each in only) - sum(each in past for each in only)
-        first, second = block.successors
-        sure = votes[first] - votes[second]
-        return None if not sure else first if sure > 0 else second
+        for number in (one for one in block.successors if len(entering[one]) == 1):
+            here = {i.ptx_line for i in function.blocks[number].instructions} - flow.jumps
+            only = [flow.block.get(each, -1) for each in here]
+            votes[number] += sum(each in taken for each in only) - sum(each in past for each in only)
+        first, second = sorted(block.successors, key=lambda number: -votes[number])
+        return first if votes[first] > votes[second] else None
 
     def _absorbed(self, flow: Flow, way: int, other: int) -> bool:
         """Whether one branch of the machine code may stand for two: that behind it is not there, and may go where it

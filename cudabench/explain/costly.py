@@ -53,8 +53,8 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
     places = _places(ptx_text.read(ptx), name)
-    counts = executed.count(functions, executions, ptx)
-    found = [one for one in machine_code.local_accesses(functions, ptx, counts) if one.spill and one.warps]
+    local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions, ptx))
+    found = [one for one in local if one.spill and one.warps]
     lines = {places[one.ptx_line] for one in found if one.ptx_line in places}
     warps, moved = sum(one.warps for one in found), sum(one.lanes * one.bytes for one in found)
     return Costly("spill", tuple(sorted(lines)), round(warps), round(moved)) if lines else None

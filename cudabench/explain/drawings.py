@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -44,11 +45,10 @@ class Tile:
     def index(self, address: int) -> tuple[int, ...]:
         """Return the index of the element at a byte address of the shared memory."""
         element = (address - self.start) // self.itemsize
-        index: list[int] = []
+        index: tuple[int, ...] = ()
         for length in reversed(self.shape[1:]):
-            index.append(element % length)
-            element //= length
-        return (element, *reversed(index))
+            element, index = element // length, (element % length, *index)
+        return (element, *index)
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
@@ -63,11 +63,10 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             continue
         itemsize = declared[0] if declared else min((row.bytes for row in rows), default=WORD)
         steps: Counter[int] = Counter()
-        for row in rows:
-            for each in row.patterns:
-                for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
-                    if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
-                        steps[step] += each.requests
+        for each in (one for row in rows for one in row.patterns):
+            for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
+                if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
+                    steps[step] += each.requests
         # A declared line of elements has rows where everybody takes the same step; a reduction's steps are no rows.
         pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
@@ -85,30 +84,26 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     text = case.source.text
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
     found = None
+    known = constants.Constants(constants.read(text), case.defines, WORD)
     for match in re.finditer(dimensions, text):
         if found and line and text.count("\n", 0, match.start()) >= line:
             break
-        known = constants.Constants(constants.read(text), case.defines, WORD)
+        parts = re.findall(r"\[([^\]]*)\]", match[2])
         try:
-            parts = re.findall(r"\[([^\]]*)\]", match[2])
             shape = tuple(known.evaluate(part) for part in parts if part.strip())
         except (constants.NotANumber, KeyError, ZeroDivisionError):
             continue
         elements = prod(shape)
-        widths = _widths(match[1], case.defines)
+        # Of a type that is unknown any size.
+        words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
+        dtype = numpy_type(words, case.defines)
+        widths = WIDTHS if dtype is None else (np.dtype(dtype).itemsize,)
         if not parts[0].strip() and len(widths) == 1 and elements > 0:  # as many rows as there is memory
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
         if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
             found = nbytes // elements, shape
     return found
-
-
-def _widths(declaration: str, defines: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the bytes that an element may have by the words before its name: any size for a type that is unknown."""
-    words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", declaration).strip()
-    known = numpy_type(words, defines)
-    return WIDTHS if known is None else (np.dtype(known).itemsize,)
 
 
 def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[GlobalEvent, Buffer, int]]:
@@ -138,18 +133,18 @@ def thread_accesses(
     times: Counter[tuple[object, ...]] = Counter()
     for request in trace.shared:
         tile = of(request, shared)
-        who: tuple[object, ...] = (request.instruction, request.block, request.warp)
+        who = (request.instruction, request.block, request.warp)
         times[who] += 1
         if tile is None or times[who] > FEW:
             continue
-        for address, thread in zip(request.addresses, request.threads, strict=True):
-            if address is not None:
-                found.append(
-                    ThreadAccess(
-                        request.line, request.op, request.width, request.block, thread, tile.name, tile.index(address),
-                        bank=address // WORD % BANKS, instruction=request.instruction,
-                    )
-                )  # fmt: skip
+        found += [
+            ThreadAccess(
+                request.line, request.op, request.width, request.block, thread, tile.name, tile.index(address),
+                bank=address // WORD % BANKS, instruction=request.instruction,
+            )
+            for address, thread in zip(request.addresses, request.threads, strict=True)
+            if address is not None
+        ]  # fmt: skip
     return tuple(found)
 
 
@@ -164,13 +159,11 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
 
     shared: the variables in shared memory.
     """
-    if not trace.shared:
-        return ()
-    watched = (trace.shared[0].block, trace.shared[0].warp)
+    watched = {(request.block, request.warp) for request in trace.shared[:1]}
     numbers: Counter[int] = Counter()
     alike: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
     for request in trace.shared:
-        if (request.block, request.warp) != watched:
+        if (request.block, request.warp) not in watched:
             continue
         numbers[request.instruction] += 1
         # Where all banks turn alike, nothing else changes.
@@ -211,13 +204,11 @@ def wavefronts(
     active = np.array([address is not None for address in addresses])
     if load and together < len(addresses) and merged(np.array([address or 0 for address in addresses]), active):
         together *= 2
-    rows = []
+    rows: list[tuple[tuple[int, ...], ...]] = []
     for first in range(0, len(addresses), together):
         wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # by bank: word -> lanes
         for lane in range(first, first + together):
             for word in _words(addresses[lane], width):
                 wanted[word % BANKS].setdefault(word, []).append(lane)
-        depth = max(len(words) for words in wanted)
-        for level in range(depth):
-            rows.append(tuple(tuple(list(words.values())[level]) if level < len(words) else () for words in wanted))
+        rows += zip_longest(*(map(tuple, words.values()) for words in wanted), fillvalue=())
     return tuple(rows)

@@ -141,14 +141,13 @@ def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> lis
     begin: the warps and lanes that enter it; zeros: of those the ones that bring zero.
     """
     routes = next((found for end, found in _ROUTES.items() if function.name.endswith(end)), None)
-    if routes is None:
-        return None
     blocks = function.blocks
-    for route in routes:
-        follows = all(then in blocks[now].successors for now, then in pairwise(route) if now < len(blocks))
-        if route[-1] != len(blocks) - 1 or not follows:
-            return None
-    early, late = (set(route) for route in routes)
+    if routes is None or any(
+        route[-1] != len(blocks) - 1 or any(then not in blocks[now].successors for now, then in pairwise(route))
+        for route in routes
+    ):
+        return None
+    early, late = map(set, routes)
     warps = (min(zeros[0], begin.warps), begin.warps - zeros[0] if begin.lanes > zeros[1] else 0)
     lanes = (zeros[1], begin.lanes - zeros[1])
     counts = []
@@ -161,11 +160,9 @@ def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> lis
 
 def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
     """Return why more runs on hardware than `count` says; arguments as there."""
-    found = []
-    text = ptx_text.read(ptx)
+    found, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
-    called = set(re.findall(r"\w+", calls))
-    if theirs := [name for ptx_name, name in _DRIVERS.items() if ptx_name in called]:
+    if theirs := [name for ptx_name, name in _DRIVERS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
         *others, last = theirs
         said = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         found.append(f"what {said} is the driver's own code: its instructions and accesses to memory are not counted")
@@ -188,10 +185,12 @@ class _Counting:
     def __init__(self, function: Function, begin: Count, copies: Copies) -> None:
         self.function, self.blocks, self.begin = function, function.blocks, begin
         self.copies, self.executions = copies, copies.executions
+        self.leaving: list[list[Key]] = [
+            [("edge", block.number, following) for following in block.successors] for block in self.blocks
+        ]
         self.entering: dict[int, list[Key]] = defaultdict(list)
-        for block in self.blocks:
-            for following in block.successors:
-                self.entering[following].append(("edge", block.number, following))
+        for edge in (each for edges in self.leaving for each in edges):
+            self.entering[edge[2]].append(edge)
         self.system = System(self.entering)
 
     def counts(self) -> list[Count]:
@@ -226,8 +225,7 @@ class _Counting:
         for block in self.blocks:
             if block.instructions[-1].opcode == "BRX":
                 reached = sum(
-                    min(counts[to].warps, system.known.get(("edge", block.number, to), 0))
-                    for to in set(block.successors)
+                    min(counts[edge[2]].warps, system.known.get(edge, 0)) for edge in {*self.leaving[block.number]}
                 )
                 of = counts[block.number]
                 counts[block.number] = of._replace(again=max(reached - of.warps, 0))
@@ -243,16 +241,12 @@ class _Counting:
             own: Key = ("in", block.number, -1)
             first = 0 if block.number else self.begin.lanes
             self.system.add({own: 1, **dict.fromkeys(self.entering[block.number], -1)}, first, 0)
-            leaving: list[Key] = [("edge", block.number, following) for following in block.successors]
-            if block.exits:
-                leaving.append(("end", block.number, -1))
-            self.system.add({own: 1, **dict.fromkeys(leaving, -1)}, 0, 0)
+            ends: list[Key] = [("end", block.number, -1)] if block.exits else []
+            self.system.add({own: 1, **dict.fromkeys([*self.leaving[block.number], *ends], -1)}, 0, 0)
             last = block.instructions[-1]
             if last.opcode == "BRA" and "DIV" in last.modifiers:
                 # Where the lanes of a warp are apart at a shuffle: a warp that came together does not go there.
-                for key in leaving:
-                    if key[2] != block.number + 1:
-                        self.system.set(key, 0)
+                self._go_on(block, *ends)
 
     def _place_subroutines(self) -> None:
         """Tell the lanes that call ptxas' subroutines."""
@@ -296,12 +290,11 @@ class _Counting:
         for block in self.blocks:
             last = block.instructions[-1]
             times = self.executions.get(last.ptx_line)
-            edges: list[Key] = [("edge", block.number, following) for following in block.successors]
+            edges = self.leaving[block.number]
             if last.opcode != "BRA" or times is None or len(edges) != 2 or all(edge in known for edge in edges):
                 continue
-            if self.copies.branches.get(last.ptx_line) != {(self.function.name, block.number): 1}:
-                continue
-            if last.ptx_line in self.copies.unrolled or self.system.lanes(block.number) != times.lanes:
+            alone = self.copies.branches.get(last.ptx_line) == {(self.function.name, block.number): 1}
+            if not alone or last.ptx_line in self.copies.unrolled or self.system.lanes(block.number) != times.lanes:
                 continue
             taken = self.copies.taken(self.function, block, self.entering)
             if taken is not None:
@@ -309,6 +302,12 @@ class _Counting:
                     self.system.set(edge, times.taken if edge[2] == taken else times.lanes - times.taken)
                 return True
         return False
+
+    def _go_on(self, block: Block, *ends: Key) -> None:
+        """Let all lanes of a block go on to the next, none along its other edges and to its ends."""
+        for edge in (*self.leaving[block.number], *ends):
+            if edge[2] != block.number + 1:
+                self.system.set(edge, 0)
 
     def _executed(self, block: Block) -> Iterator[tuple[Instruction, Executed, int]]:
         """Yield the instructions of a block whose line ran, how often that did, and how many copies the block has."""
@@ -331,13 +330,14 @@ class _Counting:
 
     def _straight_on(self) -> bool:
         """Let the lanes of a block whose ways on are all unknown go on to the next; whether there was such a block."""
-        known = self.system.known
         for block in self.blocks:
-            edges: list[Key] = [("edge", block.number, following) for following in block.successors]
-            if self.system.lanes(block.number) is not None and len(edges) > 1 and not any(e in known for e in edges):
-                for edge in edges:
-                    if edge[2] != block.number + 1:
-                        self.system.set(edge, 0)
+            edges = self.leaving[block.number]
+            if (
+                self.system.lanes(block.number) is not None
+                and len(edges) > 1
+                and not {*edges} & self.system.known.keys()
+            ):
+                self._go_on(block)
                 return True
         return False
 
@@ -369,8 +369,8 @@ class _Counting:
         times = self.executions.get(last.ptx_line)
         if last.opcode != "BRA" or times is None or times.lanes != came or 2 * times.taken == times.lanes:
             return None
-        past = times.lanes - times.taken, times.warps - times.taking + times.parted
-        ways: dict[float, float] = dict([past, (times.taken, times.taking)])
+        past = times.warps - times.taking + times.parted
+        ways: dict[float, float] = {times.lanes - times.taken: past, times.taken: times.taking}
         return ways.get(lanes)
 
     def _filling(self, block: Block) -> float:
@@ -391,7 +391,7 @@ class _Counting:
             ends = (self.blocks[number] for number in inside - inner if len(self.blocks[number].successors) > 1)
             # ptxas names branches of its own after those of the PTX: where all lanes go one way nothing parts.
             known = self.system.known
-            parting = (end for end in ends if all(known.get(("edge", end.number, to), 1) for to in end.successors))
+            parting = (end for end in ends if all(known.get(edge, 1) for edge in self.leaving[end.number]))
             parted: float = self._parted(parting)
             parted += sum(self._parting(self.blocks[number], counts) for number in inside - inner)
             parted += sum(counts[number].again for number in inside - inner)
@@ -414,12 +414,8 @@ class _Counting:
         regions: list[tuple[int, int, set[int]]] = []
         starts = ((block, one) for block in self.blocks for one in block.instructions if one.opcode == "BSSY")
         for block, start in starts:
-            lasts = ((other, other.instructions[-1]) for other in self.blocks[block.number + 1 :])
-            meetings = {
-                other.number
-                for other, last in lasts
-                if last.opcode == "BSYNC" and last.operands[:1] == start.operands[:1]
-            }
+            lasts = ((other.number, other.instructions[-1]) for other in self.blocks[block.number + 1 :])
+            meetings = {at for at, last in lasts if last.opcode == "BSYNC" and last.operands[:1] == start.operands[:1]}
             # Lanes may leave a region for where one around it meets.
             around = {meeting for _, meeting, part in regions if block.number in part}
             inside: set[int] = set()

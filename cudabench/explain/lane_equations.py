@@ -83,11 +83,10 @@ class System:
                 return False
             self.set(key, value)
             return True
-        if constant or len({coefficient > 0 for coefficient in terms.values()}) > 1:
-            return False
-        for key in list(terms):
+        zeros = not constant and len({coefficient > 0 for coefficient in terms.values()}) < 2
+        for key in list(terms) if zeros else ():
             self.set(key, 0)
-        return True
+        return zeros
 
     def set(self, key: Key, value: float) -> None:
         """Put a value into all equations."""
@@ -124,10 +123,8 @@ class System:
         spans = {key: sorted(factor * limit for limit in self.limits[key]) for key, factor in equation.terms.items()}
         changed = []
         for key, factor in equation.terms.items():
-            rest = [
-                equation.constant - sum(span[end] for other, span in spans.items() if other != key) for end in (0, 1)
-            ]
-            least, most = sorted(each / factor for each in rest)
+            others = [span for other, span in spans.items() if other != key]
+            least, most = sorted((equation.constant - sum(span[end] for span in others)) / factor for end in (0, 1))
             before = self.limits[key]
             after = max(before[0], least), min(before[1], most)
             if before != after and after[0] <= after[1]:

@@ -39,8 +39,7 @@ launches back to back.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
@@ -98,6 +97,14 @@ class Work(NamedTuple):
         return whole if whole == 1 else max(1.0, whole * sure(self.footprint.parts))
 
     @property
+    def fresh(self) -> Mapping[str, float]:
+        """Of each array the sectors that loads bring blocks which these had not had before."""
+        found: dict[str, float] = defaultdict(float)
+        for touch in (each for each in self.footprint.touches if each.op == "load"):
+            found[touch.array] += touch.fresh
+        return found
+
+    @property
     def blocks(self) -> int:
         """The blocks of one launch."""
         return prod(self.grid)
@@ -122,23 +129,8 @@ def sure(parts: Sequence[tuple[int, int]]) -> float:
     return min(1.0, max(1 - 2 * sqrt(squares / len(each)) / mean, min(each) / mean))
 
 
-@dataclass
-class _Spent:
-    """Seconds by resource with the figures or the clause that say how they come about; of several kinds of launches the
-    sums, and the clause of those that take longest."""
-
-    seconds: Counter[str] = field(default_factory=Counter)
-    figures: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    longest: dict[str, tuple[float, str]] = field(default_factory=dict)
-
-    def add(self, resource: str, seconds: float, **figures: float) -> None:
-        self.seconds[resource] += seconds  # type: ignore[assignment]
-        for name, figure in figures.items():
-            self.figures[resource][name] += figure  # type: ignore[assignment]
-
-    def said(self, resource: str, seconds: float, text: str) -> None:
-        self.add(resource, seconds)
-        self.longest[resource] = max(self.longest.get(resource, (0.0, "")), (seconds, text), key=lambda each: each[0])
+# A resource, seconds, and how they come about: by figures, or in words.
+_Part = tuple[str, float, Mapping[str, float] | str]
 
 
 def lower_bounds(
@@ -151,39 +143,49 @@ def lower_bounds(
     of the blocks was simulated.
     """
     rates = Rates.of(card)
-    spent = _Spent()
-    _memory(spent, work, rates, cache, moved)
+    parts = list(_memory(work, rates, cache, moved))
     for place, one in enumerate(work):
-        _l2(spent, one, rates, cold=place == 0 and cache == "cold")
         code = _code(one, rates)
         units = [unit for unit in _units(one, code, rates) if unit[1]]
-        for resource, seconds, figures in units:
-            spent.add(resource, seconds, **figures)
-        _atomics(spent, one, rates)
-        _latency(spent, one, code, rates)
+        parts += _l2(one, rates, cold=place == 0 and cache == "cold")
+        parts += [*units, *_atomics(one, rates), *_latency(one, code, rates)]
         if rates.blocks:
             blocks = float(one.blocks * one.times)
-            spent.add("blocks", blocks / rates.blocks, blocks=blocks)
-        _tail(spent, one, {resource: seconds for resource, seconds, _ in units}, rates)
-    launches, longest = sum(one.times for one in work), max(spent.seconds.values(), default=0.0)
+            parts.append(("blocks", blocks / rates.blocks, {"blocks": blocks}))
+        parts += _tail(one, units, rates)
+    launches, alone = sum(one.times for one in work), rates.alone if cache == "cold" else 0.0
+    longest = max(_seconds(parts).values(), default=0.0)
     if rates.gap and launches > 1:
-        spent.add("launch", (launches - 1) * rates.gap, launches=launches)
-    alone = rates.alone if cache == "cold" else 0.0
+        parts.append(("launch", (launches - 1) * rates.gap, {"launches": launches}))
     if launches == 1 and alone > longest:
-        spent.add("start", longest)
+        parts.append(("start", longest, {}))
     ran, blocks = sum(one.footprint.ran for one in work), sum(one.footprint.blocks for one in work)
     note = f"; {alone * 1e6:.3g} µs of it to launch" if alone else ""
     note += f"; counted on {ran} of {blocks} blocks" if ran < blocks else ""
-    found = []
-    for resource, seconds in spent.seconds.items():
-        if seconds >= LEAST_S:
-            text = (
-                spent.longest[resource][1]
-                if resource in spent.longest
-                else clause(resource, spent.figures[resource], rates)
-            )
-            found.append(Limit(resource, alone + seconds, text + note))
+    found = [
+        Limit(resource, alone + seconds, _told([part for part in parts if part[0] == resource], rates) + note)
+        for resource, seconds in _seconds(parts).items()
+        if seconds >= LEAST_S
+    ]
     return tuple(sorted(found, key=lambda limit: (-limit.time_s, limit.resource != "start")))
+
+
+def _seconds(parts: Iterable[_Part]) -> Mapping[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for resource, seconds, _ in parts:
+        total[resource] += seconds
+    return total
+
+
+def _told(parts: Sequence[_Part], rates: Rates) -> str:
+    """Return how the time of one resource comes about: by the sums of its figures, or as of the longest part."""
+    resource, _, longest = max(parts, key=lambda part: part[1])
+    if isinstance(longest, str):
+        return longest
+    figures: Counter[str] = Counter()
+    for _, _, more in parts:
+        figures.update(more)
+    return clause(resource, figures, rates)
 
 
 # Memory and L2 -------------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def distinct(one: Work) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> None:
+def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> Iterator[_Part]:
     if rates.memory is None or rates.read is None or rates.written is None:
         return
     read = written = stored = 0.0
@@ -225,22 +227,17 @@ def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved
         read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
-    seconds = read / rates.read + written / rates.written
-    spent.add("memory", seconds, read=read, written=written, stored=stored)
+    yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
 
 
-def _l2(spent: _Spent, one: Work, rates: Rates, *, cold: bool) -> None:
+def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     footprint = one.footprint
     together = max(1, min(one.blocks_per_sm, ceil(one.blocks / rates.sms)))
-    loads = stores = partial = asked = 0.0
-    fresh: dict[str, float] = defaultdict(float)
-    for touch in footprint.touches:
-        if touch.op == "load":
-            asked += touch.sectors * one.scale
-            fresh[touch.array] += touch.fresh * one.scale
-        else:
-            stores += touch.sectors * one.scale
-            partial += touch.partial * one.scale
+    asked = sum(touch.sectors * one.scale for touch in footprint.touches if touch.op == "load")
+    stores = sum(touch.sectors * one.scale for touch in footprint.touches if touch.op != "load")
+    partial = sum(touch.partial * one.scale for touch in footprint.touches if touch.op != "load")
+    fresh = {array: sectors * one.scale for array, sectors in one.fresh.items()}
+    loads = 0.0
     for array, sectors in fresh.items():
         shared = footprint.read.get(array, 0) * one.scale  # what blocks of a sample share, once
         least = min(shared, float(footprint.sizes[array]) * one.times, sectors)
@@ -255,16 +252,14 @@ def _l2(spent: _Spent, one: Work, rates: Rates, *, cold: bool) -> None:
         seconds = max(seconds, turns / rates.l2_turns)
     if seconds:
         again = max(0.0, asked - sum(fresh.values()))
-        spent.add("l2", seconds, loads=loads, stores=stores, partial=partial, again=again)
+        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again}
 
 
 def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
     """Return the share of what is new to blocks that is new to their SM too: less than all of an array that the L1
     holds from one block to the next."""
     own = min(one.footprint.read.get(array, 0) * one.scale / one.times, float(one.footprint.sizes.get(array, 0)))
-    if not fresh or own * SECTOR > L1_BYTES:
-        return 1.0
-    return min(1.0, own * rates.sms * one.times / fresh)
+    return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * one.times / fresh)
 
 
 def _streams(one: Work, rates: Rates) -> bool:
@@ -330,7 +325,7 @@ def _code(one: Work, rates: Rates) -> _Code | None:
     return _Code(total, pipes, tensor, shuffles, clocks, waits, start.warps * one.scale)
 
 
-def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[tuple[str, float, dict[str, float]]]:
+def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     """Yield what the units of the SMs have to do: the resource, seconds, and the figures of those."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in one.report.accesses:
@@ -375,28 +370,24 @@ def _load_clocks(one: Work, rates: Rates) -> dict[int, float]:
     near, middle, far = (
         latency * rates.clock for latency in (rates.shared_latency, rates.l2_latency, rates.memory_latency)
     )
-    footprint = one.footprint
-    fresh: dict[str, float] = defaultdict(float)
-    for touch in footprint.touches:
-        if touch.op == "load":
-            fresh[touch.array] += touch.fresh
-    found: dict[int, float] = {0: near}
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for touch in footprint.touches:
+    clocks: dict[int, float] = defaultdict(float)
+    requests: dict[int, float] = defaultdict(float)
+    news = one.fresh
+    for touch in one.footprint.touches:
         if touch.op == "store" or not touch.requests:
             continue
-        new = min(1.0, footprint.read.get(touch.array, 0) / fresh[touch.array]) if fresh[touch.array] else 0.0
-        there = _refetched(one, touch.array, fresh[touch.array] * one.scale, rates)
-        missing = min(1.0, touch.missing / touch.requests) * there
+        fresh = news.get(touch.array, 0)
+        new = min(1.0, one.footprint.read.get(touch.array, 0) / fresh) if fresh else 0.0
+        missing = min(1.0, touch.missing / touch.requests) * _refetched(one, touch.array, fresh * one.scale, rates)
         if touch.op == "atomic":
             missing, new = 1.0, 0.0
         mean = missing * (new * far + (1 - new) * middle) + (1 - missing) * near
-        sums[touch.instruction][0] += mean * touch.requests
-        sums[touch.instruction][1] += touch.requests
-    return found | {line: total / requests for line, (total, requests) in sums.items()}
+        clocks[touch.instruction] += mean * touch.requests
+        requests[touch.instruction] += touch.requests
+    return {0: near, **{line: total / requests[line] for line, total in clocks.items()}}
 
 
-def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None:
+def _latency(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     if code is None or not code.warps or rates.memory_latency is None:
         return
     each = code.clocks / code.warps
@@ -405,21 +396,19 @@ def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None
     # A block's own time is that of one warp at least, and grows with its warps at least as that of a full block.
     turn = max(rates.turns[0], rates.turns[1] * one.warps / 32)
     seconds = one.times * (each * turns / rates.clock + (turns - 1) * turn)
-    flight = _in_flight(one, code, rates, resident)
     taken = f", {number(turns)} one after the other" if turns > 1 else ""
-    text = (
+    yield (
+        "latency",
+        seconds,
         f"a warp takes {number(each)} clocks at least, {code.waits / code.clocks:.0%} of them for memory; an SM holds "
-        f"{number(resident / rates.sms)} at a time{taken}{flight}"
+        f"{number(resident / rates.sms)} at a time{taken}{_in_flight(one, code, rates, resident)}",
     )
-    spent.said("latency", seconds, text)
 
 
 def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
     """Return the bytes that an SM's loads keep under way on average, and those that memory's speed takes."""
-    if not code.clocks or rates.memory is None or rates.memory_latency is None:
-        return ""
-    loaded = sum(t.fresh for t in one.footprint.touches if t.op == "load") * one.scale * SECTOR
-    if not loaded:
+    loaded = sum(one.fresh.values()) * one.scale * SECTOR
+    if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""
     have = loaded / code.clocks * rates.memory_latency * rates.clock * resident / rates.sms
     need = rates.memory * rates.memory_latency / rates.sms
@@ -428,26 +417,25 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
     return f"; {size(have)} in flight an SM where {size(need)}{ENOUGH}" if have < 100 * need else ""
 
 
-def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -> None:
+def _tail(one: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
     busiest = ceil(one.blocks / rates.sms)
-    resource, seconds = max(per_sm.items(), key=lambda item: item[1], default=("", 0.0))
+    resource, seconds, _ = max(units, key=lambda unit: unit[1], default=("", 0.0, ""))
     if busiest * rates.sms < TAIL * one.blocks or not seconds:
         return
     waves = one.blocks / (rates.sms * max(one.blocks_per_sm, 1))
-    text = (
+    yield (
+        "tail",
+        seconds * busiest * rates.sms / one.blocks,
         f"the busiest of {rates.sms} SMs has {busiest} of {one.blocks} blocks ({number(waves)} waves): "
-        f"{NAMES[resource]}"
+        f"{NAMES[resource]}",
     )
-    spent.said("tail", seconds * busiest * rates.sms / one.blocks, text)
 
 
-def _atomics(spent: _Spent, one: Work, rates: Rates) -> None:
-    if rates.atomic is None:
-        return
+def _atomics(one: Work, rates: Rates) -> Iterator[_Part]:
     most = 0.0
     for atomic in one.report.contended:
         rows = [r for r in one.report.accesses if r.instruction == atomic.instruction and r.space == "global"]
         lanes = max((count.pattern.lanes for row in rows for count in row.patterns), default=32)
         most = max(most, (atomic.hottest or 0) / max(lanes, 1))
-    if most:
-        spent.add("atomic", one.scale * most / rates.atomic, hits=one.scale * most)
+    if most and rates.atomic is not None:
+        yield "atomic", one.scale * most / rates.atomic, {"hits": one.scale * most}

@@ -58,9 +58,7 @@ def pipe(instruction: Instruction) -> str:
     control: branches, barriers, constants and special registers.
     """
     opcode = instruction.opcode
-    if opcode in _PIPE:
-        return _PIPE[opcode]
-    return "uniform" if opcode.startswith("U") else "alu"
+    return _PIPE.get(opcode) or ("uniform" if opcode.startswith("U") else "alu")
 
 
 # ---------------------------------------------------------------------------------------------------------- arithmetic
@@ -95,14 +93,9 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
     the source asked for by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. What a plain
     division, expf or rsqrtf uses inside is none: those are accurate.
     """
-    found: set[str] = set()
-    lines: set[int] = set()
-    for function in functions:
-        for instruction in function.instructions:
-            lines.add(instruction.ptx_line)
-            found |= formats(instruction)
-    text = ptx_text.read(ptx)
-    if any(_approximate(text[line], line in text.inline) for line in lines):
+    instructions = [instruction for function in functions for instruction in function.instructions]
+    found, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
+    if any(_approximate(text[line], line in text.inline) for line in {one.ptx_line for one in instructions}):
         found.add("approximate")
     return tuple(name for name in ORDER if name in found)
 
@@ -132,9 +125,9 @@ def formats(instruction: Instruction) -> set[str]:
 
 
 def _approximate(row: Line, by_hand: bool) -> bool:
-    if "approx" not in row.words and not (row.op == "div" and "full" in row.words):
-        return False
-    return by_hand or row.op in _ASKED or (row.op in _ASKED_WITHOUT_FTZ and "ftz" not in row.words)
+    approximate = "approx" in row.words or (row.op == "div" and "full" in row.words)
+    asked = by_hand or row.op in _ASKED or (row.op in _ASKED_WITHOUT_FTZ and "ftz" not in row.words)
+    return approximate and asked
 
 
 # -------------------------------------------------------------------------------------------------------- local memory
@@ -154,6 +147,7 @@ class LocalAccess(NamedTuple):
     lanes: float
 
 
+_LOCAL = {"LDL": "load", "STL": "store"}
 _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
@@ -169,19 +163,17 @@ def local_accesses(
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for block, times in executed.counted(functions, counts):
-        for instruction in block.instructions:
-            if instruction.opcode in ("LDL", "STL"):
-                op = "load" if instruction.opcode == "LDL" else "store"
-                total = sums[instruction.ptx_line, op, width(instruction), _spills(instruction, text)]
-                total[0] += times.warps
-                total[1] += times.lanes
+        for one in (each for each in block.instructions if each.opcode in _LOCAL):
+            total = sums[one.ptx_line, _LOCAL[one.opcode], width(one), _spills(one, text)]
+            total[0] += times.warps
+            total[1] += times.lanes
     return tuple(LocalAccess(*key, *total) for key, total in sorted(sums.items()))
 
 
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
     """Return the bytes a thread that the code of a kernel spills and loads back, each instruction counted once."""
     text = ptx_text.read(ptx)
-    local = (one for function in functions for one in function.instructions if one.opcode in ("LDL", "STL"))
+    local = (one for function in functions for one in function.instructions if one.opcode in _LOCAL)
     return sum(width(instruction) for instruction in local if _spills(instruction, text))
 
 

@@ -100,11 +100,10 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
 
     functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
     """
-    widths: dict[int, int] = defaultdict(int)
-    for function in functions:
-        for one in function.instructions:
-            if one.opcode in _OPCODES:
-                widths[one.ptx_line] = max(widths[one.ptx_line], width(one))
+    instructions = [one for function in functions for one in function.instructions if one.opcode in _OPCODES]
+    widths: dict[int, int] = {}
+    for one in instructions:
+        widths[one.ptx_line] = max(widths.get(one.ptx_line, 0), width(one))
     families: dict[tuple[str, str, str, int], list[Access]] = defaultdict(list)
     for access in accesses(ptx, lines):
         families[access.space, access.op, access.base, access.block].append(access)
@@ -112,9 +111,8 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
     unexplained: list[Access] = []
     for family in families.values():
         missing = [access for access in family if access.ptx_line not in widths]
-        for access in family:
-            if access.ptx_line in widths:
-                groups.append(_group(access, widths[access.ptx_line], missing))
+        there = [access for access in family if access.ptx_line in widths]
+        groups += [_group(access, widths[access.ptx_line], missing) for access in there]
         unexplained += missing
     unexplained = _loaded_before(unexplained, families, groups, widths, ptx)
     return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
@@ -158,19 +156,17 @@ def _loaded_before(
 
 def _whole(group: Group, total: int) -> Group:
     """Return a group as its instruction of `total` bytes, which is aligned to them, moves it."""
-    if group.bytes >= total:
-        return group
-    start = group.offset - group.offset % total
-    return group._replace(offset=start, shift=group.shift + start - group.offset, bytes=total)
+    behind = group.offset % total
+    whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)
+    return group if group.bytes >= total else whole
 
 
 def aggregated(functions: Iterable[Function]) -> frozenset[int]:
     """Return the lines of atomics whose address is the same for a warp, so that ptxas combines the lanes' operands
     first (VOTE with POPC, or REDUX) and lets one lane update."""
     opcodes: dict[int, set[str]] = defaultdict(set)
-    for function in functions:
-        for instruction in function.instructions:
-            opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
+    for instruction in (one for function in functions for one in function.instructions):
+        opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
     return frozenset(
         line
         for line, names in opcodes.items()
@@ -211,9 +207,8 @@ def moved(
         counts = executed.count(functions, executions, ptx)
     loads: dict[int, list[tuple[str, int, bool, executed.Count]]] = defaultdict(list)
     for block, times in executed.counted(functions, counts):
-        for one in block.instructions:
-            if one.opcode in _LOADS:
-                loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
+        for one in (each for each in block.instructions if each.opcode in _LOADS):
+            loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
     found = []
     for access in accesses:
         copies = loads.get(access.instruction) if access.op == "load" and access.kernel == entry else None

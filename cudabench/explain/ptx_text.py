@@ -13,12 +13,12 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from cudabench.compile.diagnostics import source_lines
+
 MOST_ASM = 64  # lines of a piece of inline assembly
 SPACES = ("global", "shared", "local", "const", "param")
 _LINE = re.compile(r"\s*(?:([$\w]+):|(@!?[\w$%]+\s+)?([a-z]\w*(?:\.[\w:]+)*)\s*(.*))")
 _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
-_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TARGET = re.compile(r"[$\w]*")
 _WRITTEN = re.compile(r"\{[^}]*\}|[^,;\[]+")
 _JUMPS = ("bra", "brx", "ret", "exit", "trap")
@@ -72,10 +72,11 @@ class Text:
 
     def __init__(self, ptx: tuple[str, ...]) -> None:
         self.ptx = ptx
-        self.rows: list[Line] = []
-        for text in ptx:
-            label, guard, opcode, operands = match.groups("") if (match := _LINE.match(text)) else ("",) * 4
-            self.rows.append(Line(label, guard, tuple(opcode.replace("::", ".").split(".")), operands))
+        parts = (match.groups("") if (match := _LINE.match(text)) else ("",) * 4 for text in ptx)
+        self.rows = [
+            Line(label, guard, tuple(opcode.replace("::", ".").split(".")), operands)
+            for label, guard, opcode, operands in parts
+        ]
         self.labels = {row.label: number for number, row in enumerate(self.rows, 1) if row.label}
         # The lines at which kernels and functions begin.
         self.heads = [number for number, text in enumerate(ptx, 1) if _DECLARED.match(text)]
@@ -104,20 +105,8 @@ class Text:
 
     @cached_property
     def places(self) -> dict[int, tuple[str, int, int]]:
-        """By line: the path of the source and the number of the line that it is for, 0 of what the compiler added; and
-        the last number before that."""
-        files = {match[1]: match[2] for text in self.ptx if (match := _FILE.match(text))}
-        found = {}
-        path, line, last = "", 0, 0
-        for number, text in enumerate(self.ptx, 1):
-            if match := _LOC.match(text):
-                path, line = files.get(match[1], ""), int(match[2])
-                last = line or last
-            elif text.startswith("}"):
-                line = last = 0
-            elif last:
-                found[number] = path, line, last
-        return found
+        """See `diagnostics.source_lines`."""
+        return source_lines(self.ptx)
 
     @cached_property
     def loops(self) -> list[Loop]:
@@ -186,9 +175,8 @@ class Flow:
 
     def always(self, first: int, then: int) -> bool:
         """Whether every way from the start to one line passes another."""
-        if first not in self.block or self.block[first] == 0:
-            return first in self.block
-        return self.block[then] not in self._reached(without=self.block[first])
+        start = self.block.get(first)
+        return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
 
     def _reached(self, without: int = -1, cut: tuple[int, int] = (-1, -1)) -> set[int]:
         """Return the blocks that the start leads to, without a block and an edge."""
@@ -213,8 +201,7 @@ class Flow:
 
     def alone(self, line: int) -> tuple[set[int], set[int]]:
         """Return the blocks that only a guarded branch leads to: where it is taken, and where it is not."""
-        ways = self.ways(line)
-        if ways is None:
+        if (ways := self.ways(line)) is None:
             return set(), set()
         taken, past = (self._everything - self._reached(cut=(ways[1] - 1, way)) for way in ways)
         return taken, past

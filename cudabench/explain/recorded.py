@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -47,17 +48,13 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
     """
     by_order = dict([*_global(trace, case, buffers), *_shared(trace, tiles)])
-    kept: list[Step] = []
-    runs = 0
-    for _, step in sorted(by_order.items()):
-        runs += sum(len(each.runs) for each in step.warps)
-        if len(kept) == MOST_STEPS or (kept and runs > MOST_RUNS):
-            break
-        kept.append(step)
-    return tuple(kept)
+    first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]
+    runs = accumulate(sum(len(each.runs) for each in step.warps) for step in first)
+    most = sum(so_far <= MOST_RUNS for so_far in runs)
+    return tuple(first[: max(most, 1)])
 
 
-_Found = Iterable[tuple[int, Step]]
+_Found = Iterator[tuple[int, Step]]
 
 
 def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
@@ -79,7 +76,7 @@ def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
     for request in trace.shared:
         together[request.order].append(request)
     for number, requests in together.items():
-        tile = of(requests[0], tiles)
+        first, tile = requests[0], of(requests[0], tiles)
         if tile is None:
             continue
         warps = []
@@ -87,9 +84,7 @@ def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
             places = ((lane, a - tile.start) for lane, a in enumerate(request.addresses) if a is not None)
             runs = _runs({lane: place // tile.itemsize for lane, place in places})
             warps.append(WarpElements(request.block, request.warp, runs))
-        shape = tile.shape or (tile.nbytes // tile.itemsize,)
-        first = requests[0]
-        each = max(first.width // tile.itemsize, 1)
+        shape, each = tile.shape or (tile.nbytes // tile.itemsize,), max(first.width // tile.itemsize, 1)
         yield number, Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps))
 
 
@@ -111,21 +106,17 @@ def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 
 def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
     """Return the bank pictures of the first warp: those with the most wavefronts over what would do, a few of them."""
-    found = sorted(
-        enumerate(bank_requests(trace, tiles)), key=lambda each: (each[1].ideal - len(each[1].passes), each[0])
-    )
-    kept: list[tuple[int, BankRequest]] = []
-    places: set[tuple[int, str, int]] = set()
+    requests = bank_requests(trace, tiles)
+    kept: dict[tuple[int, str, int], BankRequest] = {}
     wavefronts = 0
     # Of one line the first is enough: an unrolled loop has a dozen alike.
-    for at, request in found:
+    for request in sorted(requests, key=lambda each: each.ideal - len(each.passes)):
         place = (request.line, request.op, len(request.passes))
-        if place in places or len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS):
-            continue
-        places.add(place)
-        wavefronts += len(request.passes)
-        kept.append((at, request))
-    return tuple(request for _, request in sorted(kept, key=lambda each: each[0]))
+        full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)
+        if place not in kept and not full:
+            kept[place] = request
+            wavefronts += len(request.passes)
+    return tuple(sorted(kept.values(), key=requests.index))
 
 
 # Machine code --------------------------------------------------------------------------------------------------------
@@ -150,10 +141,8 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
             functions = nvdisasm.functions(one.cubin, entry)
             ran = executed.count(functions, counts.get(entry, {}), one.lines)
             for block, times in executed.counted(functions, ran):
-                for instruction in block.instructions:
-                    place = places.get(instruction.ptx_line)
-                    if place is None:
-                        continue
+                for instruction in (each for each in block.instructions if each.ptx_line in places):
+                    place = places[instruction.ptx_line]
                     guard = f"@{instruction.guard} " if instruction.guard else ""
                     operands = ", ".join(instruction.operands)
                     texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])

@@ -79,9 +79,8 @@ class Statements:
         at = 0
         while at < len(self.words):
             if self.words[at] == "{" and at and self.words[at - 1] in (")", "const", "noexcept", "override", "final"):
-                end = closing_bracket(self.words, at)
-                yield at, end, self._list(at + 1, end)
-                at = end
+                first, at = at, closing_bracket(self.words, at)
+                yield first, at, self._list(first + 1, at)
             at += 1
 
     def _list(self, at: int, end: int) -> list[Statement]:
@@ -92,32 +91,21 @@ class Statements:
         return found
 
     def _statement(self, at: int, end: int) -> Statement:
-        word = self.words[at]
+        word, following = self.words[at], self.words[at + 1 : min(at + 3, end)]
         if word == "{":
             last = min(closing_bracket(self.words, at), end)
             return Statement("block", at, at, last, [self._list(at + 1, last)])
-        if word in ("if", "for", "while", "switch"):
-            return self._governing(word, at, end)
         if word == "do" and at + 1 < end:
             found = self._statement(at + 1, end)
             return Statement("do", at, at, self._plain_end(found.last + 1, end), [_flat(found)])
-        return Statement("plain", at, at, self._plain_end(at, end))
-
-    def _governing(self, word: str, at: int, end: int) -> Statement:
-        opens = next((one for one in range(at + 1, min(at + 3, end)) if self.words[one] == "("), None)
-        if opens is None:
+        if word not in ("if", "for", "while", "switch") or "(" not in following:
             return Statement("plain", at, at, self._plain_end(at, end))
-        head = min(closing_bracket(self.words[:end], opens), end - 1)
-        found = Statement(word, at, head, head)
-        if head + 1 < end:
-            governed = self._statement(head + 1, end)
-            found.bodies.append(_flat(governed))
-            found.last = governed.last
-            if word == "if" and self.words[found.last + 1 : found.last + 2] == ["else"] and found.last + 2 < end:
-                otherwise = self._statement(found.last + 2, end)
-                found.bodies.append(_flat(otherwise))
-                found.last = otherwise.last
-        return found
+        head = min(closing_bracket(self.words[:end], at + 1 + following.index("(")), end - 1)
+        governed = [self._statement(head + 1, end)] if head + 1 < end else []
+        otherwise = governed[-1].last + 2 if governed else end  # behind an `else`
+        if word == "if" and self.words[otherwise - 1 : otherwise] == ["else"] and otherwise < end:
+            governed.append(self._statement(otherwise, end))
+        return Statement(word, at, head, governed[-1].last if governed else head, list(map(_flat, governed)))
 
     def _plain_end(self, at: int, end: int) -> int:
         """Return the last token of a statement that governs no other; a label is one of its own."""
@@ -156,9 +144,9 @@ class Statements:
             at -= 1
             if depth == 0:
                 break
-        name = self.words[at]
-        found = [at for at, word in enumerate(self.words) if word == name and self.function(at) not in (-1, function)]
-        return [at for at in found if self.words[at + 1 : at + 2] in (["("], ["<"])]
+        called = [each for each, word in enumerate(self.words) if word == self.words[at]]
+        called = [each for each in called if self.words[each + 1 : each + 2] in (["("], ["<"])]
+        return [each for each in called if self.function(each) not in (-1, function)]
 
     def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
         """Return the ways to two tokens, or to the calls of their functions where these differ; none if there are none.
@@ -185,19 +173,18 @@ class Statements:
             if not sites:
                 return *ways, False
             inside = [at for at in sites if self.function(at) == self.function(sites[0])]
-            a, b = (inside[0], inside[1]) if len(inside) > 1 else (inside[0], inside[0])
+            a, b = inside[0], inside[min(1, len(inside) - 1)]
             if a == b:
                 return self.way(a), self.way(b), True
         return [], [], False
 
     def way(self, token: int) -> list[Step]:
         """Return the statements around a token, the outermost first."""
-        inside = next((body for first, last, body in self.functions if first <= token <= last), None)
+        inside = next((body for first, last, body in self.functions if first <= token <= last), [])
         steps: list[Step] = []
-        while inside:
-            index = next((at for at, one in enumerate(inside) if one.first <= token <= one.last), None)
-            if index is None:
-                break
+        while (
+            index := next((at for at, one in enumerate(inside) if one.first <= token <= one.last), None)
+        ) is not None:
             steps.append(Step(inside, index))
             bodies = inside[index].bodies if token > inside[index].head or inside[index].kind == "do" else []
             inside = next((one for one in bodies if one and one[0].first <= token <= one[-1].last), [])
@@ -233,10 +220,9 @@ class _Gaps:
             return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
         inner = one.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
-        if inner.kind in LOOPS and a_in and not b_in:
-            return self._around(a, b, level, later[0])
-        if inner.kind in ("if", "switch") and a_in and not b_in and loop is not None:
-            return self._around(a, b, loop, later[0])
+        around = {"if": loop, "switch": loop, **dict.fromkeys(LOOPS, level)}.get(inner.kind)
+        if a_in and not b_in and around is not None:
+            return self._around(a, b, around, later[0])
         if inner.kind == "do" and b_in and not a_in:
             # The condition at the end, and what comes in the next turn.
             tail = self.line(inner.last)
@@ -247,7 +233,7 @@ class _Gaps:
             return found._replace(around=self._parting(b[level + 1 :]))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
         found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in))
-        turn = None if loop is None else self._around(a, b, loop, later[0])
+        turn = self._around(a, b, loop, later[0])
         line = earlier[0]
         if kind == "same" and line == later[0] and sum(self.line(each.first) == line for each in one.list) > 1:
             turn = found._replace(kind="between", after=line, before=line)
@@ -291,10 +277,8 @@ class _Gaps:
 
     def _parts(self, one: Statement) -> bool:
         """Return whether the head of a statement parts threads."""
-        if one.kind in ("plain", "block"):
-            return False
-        lines = range(self.line(one.first), self.line(one.head) + 1)
-        return any(line in self.parted for line in (*lines, self.line(one.last) if one.kind == "do" else 0))
+        lines = {*range(self.line(one.first), self.line(one.head) + 1), self.line(one.last) if one.kind == "do" else 0}
+        return one.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
 
     def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
         """Return the lines of the first statement on each way whose head parts threads, if any."""
@@ -303,11 +287,9 @@ class _Gaps:
 
     def _left(self, step: Step) -> int:
         """Return the line of a condition before a statement in its list from which some threads leave, or 0."""
-        for one in step.list[: step.index]:
-            leaving = one.kind == "if" and any(word in LEAVES for word in self.text.words[one.first : one.last])
-            if leaving and self._parts(one):
-                return self.line(one.first)
-        return 0
+        conditions = (one for one in step.list[: step.index] if one.kind == "if" and self._parts(one))
+        leaving = (one for one in conditions if not {*LEAVES}.isdisjoint(self.text.words[one.first : one.last]))
+        return next((self.line(one.first) for one in leaving), 0)
 
 
 def _loop(way: list[Step], level: int) -> int | None:

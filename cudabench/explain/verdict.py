@@ -92,11 +92,10 @@ def _and_unit(result: Result) -> str:
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
         return ""
-    if longest.resource == "start":  # which is in the units' limits too, so that they say little of what those do
-        return f"; of the units {name(unit)} has most to do"
-    shown, among = short_time(unit.time_s, longest.time_s), _unit(longest.time_s)[1]
     of = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
-    return f"; of the units {name(unit)} has most to do, {shown} {among} at least{of}"
+    least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{of}"
+    # The start is in the units' limits too, so that they say little of what those do.
+    return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
 def _left(result: Result) -> str:
@@ -137,19 +136,17 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
 def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
     """Return the first later rung that removes the longest limit of a kernel: by its own limits where they were
     counted, else by the sentence of its chapter."""
-    if not result.limits or result.kernel not in ideas:
+    # Whatever is launched waits for its start.
+    if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":
         return None
     longest = result.limits[0]
-    if longest.resource == "start":  # whatever is launched waits for that
-        return None
     later = list(ideas)[list(ideas).index(result.kernel) + 1 :]
-    known = {other.kernel: other for other in ladder if other.limits and other.size == result.size}
-    counted = [known[kernel] for kernel in later if kernel in known]
-    for other in counted:
-        assert other.limits
-        same = max((limit.time_s for limit in other.limits if limit.resource == longest.resource), default=0.0)
-        if same <= REMOVED * longest.time_s and other.limits[0].time_s <= REMOVED * longest.time_s:
-            return other.kernel
+    known = {other.kernel: other.limits for other in ladder if other.limits and other.size == result.size}
+    counted = [kernel for kernel in later if kernel in known]
+    for kernel in counted:
+        same = (limit.time_s for limit in known[kernel] if limit.resource == longest.resource)
+        if max(*same, known[kernel][0].time_s, 0.0) <= REMOVED * longest.time_s:
+            return kernel
     if counted:
         return None
     words = _IDEAS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())

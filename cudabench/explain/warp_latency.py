@@ -73,11 +73,9 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     found: list[Path] = []
     for block in function.blocks:
         ways = [found[number].left for number in before[block.number] if number < block.number]
-        ready: dict[str, tuple[float, bool]] = {}
-        if ways and len(ways) == len(before[block.number]):
-            for name in set(ways[0]).intersection(*ways[1:]):
-                ready[name] = min(way[name] for way in ways)
-        found.append(path(block.instructions, loads, ready))
+        all_known = ways and len(ways) == len(before[block.number])
+        names = set(ways[0]).intersection(*ways[1:]) if all_known else ()
+        found.append(path(block.instructions, loads, {name: min(way[name] for way in ways) for name in names}))
     return found
 
 
@@ -98,8 +96,8 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
     writes: list[str] = []
     for place, text in enumerate(instruction.operands):
         predicates = _PREDICATE.findall(text)
-        into = instruction.opcode not in _NO_RESULT and "[" not in text
-        into = into and (place == 0 or (place == 1 and bool(predicates) and bool(writes)))
+        result = place == 0 or (place == 1 and bool(predicates) and bool(writes))
+        into = result and instruction.opcode not in _NO_RESULT and "[" not in text
         found = writes if into else reads
         found += predicates
         for kind, number, modifiers in _REGISTER.findall(text):

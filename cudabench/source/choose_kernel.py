@@ -30,22 +30,20 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
         return _instance(source, source.kernels[0], "")
 
     plain, arguments, types = _split_expression(name)
-    matches = [kernel for kernel in source.kernels if kernel.qualified_name == plain]
+    matches = [kernel for kernel in source.kernels if ("::" + kernel.qualified_name).endswith("::" + plain)]
+    matches = [kernel for kernel in matches if kernel.qualified_name == plain] or matches
     if not matches:
-        matches = [kernel for kernel in source.kernels if ("::" + kernel.qualified_name).endswith("::" + plain)]
-    if not matches:
-        known = [word for kernel in source.kernels for word in (kernel.name, kernel.qualified_name)]
-        hint = did_you_mean(plain, known)
+        hint = did_you_mean(plain, [word for kernel in source.kernels for word in (kernel.name, kernel.qualified_name)])
         raise UsageError(f"{source.path} has no kernel '{name}', it has: {listed}.{hint}")
     if arguments:
         matches = [kernel for kernel in matches if kernel.template_parameters] or matches
     if types is not None:
-        wanted = tuple(canonical(part) for part in types)
+        wanted = tuple(map(canonical, types))
         takers = [kernel for kernel in matches if bool(arguments) == bool(kernel.template_parameters)]
         fitting = [kernel for kernel in takers if _takes(_instance(source, kernel, arguments), wanted)]
         if not fitting:
-            known_signatures = "; ".join(kernel.signature for kernel in matches)
-            raise UsageError(f"{source.path} has no kernel '{name}', it has: {known_signatures}.")
+            signatures = "; ".join(kernel.signature for kernel in matches)
+            raise UsageError(f"{source.path} has no kernel '{name}', it has: {signatures}.")
         matches = fitting
     if len(matches) > 1:
         qualified = {kernel.qualified_name for kernel in matches}
@@ -58,9 +56,8 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
 
 def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
     """Tell whether a kernel has parameters of these types, as it writes them or as they are meant."""
-    written = [canonical(parameter.ctype) for parameter in kernel.parameters]
-    meant = [canonical(parameter.meaning or parameter.ctype) for parameter in kernel.parameters]
-    return len(wanted) == len(written) and all(map(lambda one, *ways: one in ways, wanted, written, meant))
+    ways = [{canonical(one.ctype), canonical(one.meaning or one.ctype)} for one in kernel.parameters]
+    return len(wanted) == len(ways) and all(one in of for one, of in zip(wanted, ways, strict=True))
 
 
 def types_listed(parameters: Iterable[Parameter]) -> str:
@@ -73,8 +70,8 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
     if match is None:
         return name.strip(), "", None
-    plain = re.sub(r"\s+", "", match[1])
-    return plain, match[2] or "", None if match[3] is None else tuple(listed_words(match[3][1:-1]))
+    types = None if match[3] is None else tuple(listed_words(match[3][1:-1]))
+    return re.sub(r"\s+", "", match[1]), match[2] or "", types
 
 
 def template_arguments(kernel: Kernel) -> dict[str, str]:
@@ -85,10 +82,10 @@ def template_arguments(kernel: Kernel) -> dict[str, str]:
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
     """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
-    cast = types_listed(kernel.parameters) if kernel.overloaded else ""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
+        cast = types_listed(kernel.parameters) if kernel.overloaded else ""
         return replace(kernel, expression=kernel.qualified_name + cast)
     example = ", ".join(
         one.default or {"typename": "float", "class": "float", "bool": "true"}.get(one.type.rstrip("."), "32")
@@ -105,9 +102,9 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
             f"'{kernel.qualified_name}{arguments}' has {len(given)} template arguments, "
             f"{kernel.signature} takes {len(kernel.template_parameters)}: write '{kernel.qualified_name}<{example}>'."
         )
-    parameters = _of_instance(source, kernel, f"{kernel.qualified_name}<{', '.join(given)}>")
-    cast = types_listed(parameters) if kernel.overloaded else ""
-    expression = f"{kernel.qualified_name}<{', '.join(given)}>{cast}"
+    expression = f"{kernel.qualified_name}<{', '.join(given)}>"
+    parameters = _of_instance(source, kernel, expression)
+    expression += types_listed(parameters) if kernel.overloaded else ""
     return replace(kernel, parameters=parameters, expression=expression)
 
 
@@ -128,10 +125,7 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
 
 def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
     """Yield the names of an instance's parameters, and whether each is restrict; a pack's `x` of two is x0 and x1."""
-    packed = count - len(kernel.parameters) + 1
     for formal in kernel.parameters:
-        if not formal.type.endswith("..."):
-            yield formal.name, formal.restrict
-            continue
-        for at in range(packed):
-            yield formal.name and f"{formal.name}{at}", formal.restrict
+        pack = formal.type.endswith("...") and formal.name != ""
+        for at in range(count - len(kernel.parameters) + 1 if formal.type.endswith("...") else 1):
+            yield f"{formal.name}{at}" if pack else formal.name, formal.restrict

@@ -89,19 +89,12 @@ def _job(task: Task) -> Job:
 
 def _key(task: Task) -> str | None:
     """Return the name of what is kept of a task, None where the text does not show all that it hangs on."""
-    headers: dict[str, str] = {}
-    if task.folder is not None:
-        included = includes.read(_job(task))
-        if not included.complete:
-            return None
-        headers = included.texts
+    included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
+    if not included.complete:
+        return None
     parser = find_spec("clang")
-    folders = [
-        HEADERS.parent,
-        HEADERS,
-        *(Path(folder) for folder in (parser and parser.submodule_search_locations) or ()),
-    ]
-    parts = (*map(cache.mark_of, folders), task, sorted(headers.items()))
+    folders = [HEADERS.parent, HEADERS, *map(Path, (parser and parser.submodule_search_locations) or ())]
+    parts = (*map(cache.mark_of, folders), task, sorted(included.texts.items()))
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
 
 
@@ -134,11 +127,11 @@ def _load() -> None:
 def _read(task: Task) -> Reading:
     """Runs in the process that may be ended."""
     found, _, front = understood(task)
-    if found.incomplete:
-        more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
-        reading = _parsed(replace(task, questions=(*task.questions, *more)), front).reading
-        return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
-    return found.reading
+    if not found.incomplete:
+        return found.reading
+    more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
+    reading = _parsed(replace(task, questions=(*task.questions, *more)), front).reading
+    return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
 
 
 def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
@@ -178,12 +171,9 @@ def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
     """Return the texts of the user's own headers that were included."""
     found: dict[str, str] = {}
-    for include in unit.get_includes():
-        name = include.include.name
-        if name in found or name == main or name.startswith((VIRTUAL, str(HEADERS))):
-            continue
-        if len(found) >= MOST_HEADERS:
-            break
+    names = dict.fromkeys(include.include.name for include in unit.get_includes())
+    own = [name for name in names if name != main and not name.startswith((VIRTUAL, str(HEADERS)))]
+    for name in own[:MOST_HEADERS]:
         with contextlib.suppress(OSError):
             found[name] = Path(name).read_bytes().decode("utf-8", errors="surrogateescape")
     return found

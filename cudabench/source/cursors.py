@@ -68,8 +68,7 @@ class Span:
 
 def span(cursor: Cursor) -> Span:
     """Return where a cursor stands; what a macro writes stands where the macro does."""
-    extent = cursor.extent
-    start, end = extent.start, extent.end
+    start, end = cursor.extent.start, cursor.extent.end
     return Span(start.file.name if start.file else "", start.offset, end.offset)
 
 

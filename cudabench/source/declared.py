@@ -81,7 +81,6 @@ class _Walk:
             for macro, parameters, meaning in macros_of(self.plain[name]):
                 (self.functions if parameters else self.macros).setdefault(macro, meaning)
         self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # with what tells overloads apart
-        self.specialised: list[tuple[Kernel, tuple[str, ...]]] = []
         self.declared: set[tuple[str, tuple[str, ...]]] = set()
         self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
         self.types: dict[str, str] = {}
@@ -104,8 +103,7 @@ class _Walk:
         self._scope(self.unit.cursor, _Scope())
         for at, question in enumerate(task.questions):
             if question.launches:
-                launches = tuple(launches_in(self.unit.cursor, question.text, self.texts))
-                self.answers[at] = Answer(launches=launches)
+                self.answers[at] = Answer(launches=tuple(launches_in(self.unit.cursor, question.text, self.texts)))
             if question.type and (layout := self.answers.get(at, Answer()).layout):
                 self.layouts.setdefault(question.text, replace(layout, ctype=question.text))
         file = SourceFile(
@@ -144,9 +142,8 @@ class _Walk:
         if place.file not in self.texts:
             return
         written = self.texts[place.file].slice(place.start, place.end)
-        match = re.match(r'extern\s*"C"\s*(\{)?', written)
-        start = None if match is None or match[1] else place.start
-        self._scope(cursor, replace(scope, start=start))
+        bare_c = re.match(r'extern\s*"C"(?!\s*\{)', written)
+        self._scope(cursor, replace(scope, start=place.start if bare_c else None))
 
     def _faulty(self, cursor: Cursor) -> bool:
         """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
@@ -163,9 +160,7 @@ class _Walk:
     def _plain(self, place: Span) -> str:
         """Return a piece of a text without comments and strings; '' where an error left it without a place."""
         text = self.texts.get(place.file)
-        if text is None:
-            return ""
-        return self.plain[place.file][text.at(place.start) : text.at(place.end)]
+        return "" if text is None else self.plain[place.file][text.at(place.start) : text.at(place.end)]
 
     # Types -----------------------------------------------------------------------------------------------------------
 
@@ -177,8 +172,7 @@ class _Walk:
     def _alias(self, cursor: Cursor, scope: _Scope) -> None:
         if cursor.spelling.startswith(QUERY):
             self._answer(cursor)
-            return
-        if self._faulty(cursor):
+        if cursor.spelling.startswith(QUERY) or self._faulty(cursor):
             return
         kind = cursor.underlying_typedef_type
         declared = kind.get_canonical().get_declaration()
@@ -193,16 +187,14 @@ class _Walk:
 
     def _numbers(self, cursor: Cursor) -> str:
         """Return the type of an enumeration's numbers: int, where it does not say and they fit."""
-        kind, place = bare(cursor.enum_type), span(cursor)
-        head = self.plain[place.file][self.texts[place.file].at(place.start) :] if place.file in self.plain else ""
-        return "int" if kind == "unsigned int" and ":" not in head.partition("{")[0] else kind
+        kind, head = bare(cursor.enum_type), self._plain(span(cursor)).partition("{")[0]
+        return "int" if kind == "unsigned int" and ":" not in head else kind
 
     def _record(self, cursor: Cursor, scope: _Scope) -> None:
         if not cursor.spelling or not cursor.is_definition():
             return
-        place = span(cursor)
-        if place.file in self.texts:
-            self._use(cursor.spelling, self._plain(place))
+        if span(cursor).file in self.texts:
+            self._use(cursor.spelling, self._plain(span(cursor)))
         for child in cursor.get_children():
             if child.kind in METHODS:
                 self._body(child)
@@ -252,9 +244,8 @@ class _Walk:
     # Functions -------------------------------------------------------------------------------------------------------
 
     def _body(self, cursor: Cursor) -> None:
-        body = next((one for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT), None)
-        if body is not None and (place := span(body)).file == self.path:
-            self.bodies.append((place.start, place.end))
+        bodies = (span(one) for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT)
+        self.bodies += [(place.start, place.end) for place in bodies if place.file == self.path]
 
     def _function(self, cursor: Cursor, scope: _Scope) -> None:
         self._body(cursor)
@@ -282,9 +273,8 @@ class _Walk:
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
         parameters = tuple(self._typed(parameter_of(one, text, hidden), one.type) for one in formal)
-        if cursor.kind == CursorKind.FUNCTION_DECL:
-            for one in formal:
-                self._note_instance(one.type)
+        for one in formal if cursor.kind == CursorKind.FUNCTION_DECL else ():
+            self._note_instance(one.type)
         key = tuple(plain(one.type.get_canonical()) for one in formal)
         name = cursor.spelling.partition("<")[0]
         whole = _qualified((*scope.names, name))
@@ -294,26 +284,22 @@ class _Walk:
             written = _pretty(cursor)  # by a macro
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
-            if comment:
-                self.announced.setdefault((whole, key), comment)
+            self.announced[whole, key] = self.announced.get((whole, key)) or comment
             return
-        location = cursor.location
         kernel = Kernel(
-            name=name, qualified_name=whole, parameters=parameters, comment=comment, line=location.line,
+            name=name, qualified_name=whole, parameters=parameters, comment=comment, line=cursor.location.line,
             template_parameters=template_parameters(cursor, text), start=text.at(start), end=text.at(place.end),
             text=written, expression=whole, file="" if place.file == self.path else place.file,
             names=frozenset(USED.findall(self._plain(place))) - cursors.local_names(cursor),
         )  # fmt: skip
-        specialised = re.match(r"template\s*<\s*>", kernel.text)
-        (self.specialised if specialised else self.kernels).append((kernel, key))
+        self.kernels.append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
+        specialised = re.compile(r"template\s*<\s*>")  # reached through its primary template; alone it is itself
+        primary = {kernel.qualified_name for kernel, _ in self.kernels if not specialised.match(kernel.text)}
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
-        for kernel, key in self.kernels:
-            kept.setdefault((kernel.qualified_name, key), kernel)
-        primary = {name for name, _ in kept}
-        for kernel, key in self.specialised:  # reached through its primary template; alone it stands for itself
-            if kernel.qualified_name not in primary:
+        for kernel, key in sorted(self.kernels, key=lambda one: one[0].qualified_name not in primary):
+            if kernel.qualified_name not in primary or not specialised.match(kernel.text):
                 kept.setdefault((kernel.qualified_name, key), kernel)
         counts = Counter(name for name, _ in self.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
@@ -330,12 +316,9 @@ class _Walk:
         return tuple(sorted(made, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
 
     def _reached(self, names: frozenset[str]) -> frozenset[str]:
-        reached: set[str] = set()
-        waiting = set(names)
-        while waiting:
-            reached |= waiting
-            waiting = {name for one in waiting for name in self.uses.get(one, ())} - reached
-        return frozenset(reached)
+        while more := {name for one in names for name in self.uses.get(one, ())} - names:
+            names |= more
+        return names
 
     # Variables -------------------------------------------------------------------------------------------------------
 
@@ -365,17 +348,15 @@ class _Walk:
     # Answers ---------------------------------------------------------------------------------------------------------
 
     def _answer(self, cursor: Cursor) -> None:
-        name = cursor.spelling.removeprefix(QUERY)
-        if not name.isdigit():
-            return
-        kind = cursor.underlying_typedef_type.get_canonical()
-        if self._faulty(cursor):
-            self.answers[int(name)] = Answer()
-        elif kind.get_pointee().kind == TypeKind.FUNCTIONPROTO:
+        name, kind = cursor.spelling.removeprefix(QUERY), cursor.underlying_typedef_type.get_canonical()
+        answer = Answer()
+        if not self._faulty(cursor) and kind.get_pointee().kind == TypeKind.FUNCTIONPROTO:
             types = kind.get_pointee().argument_types()
-            self.answers[int(name)] = Answer(tuple(self._typed(parameter_from("", one), one) for one in types))
-        else:
-            self.answers[int(name)] = Answer(None, layout_of(kind, self._faulty))
+            answer = Answer(tuple(self._typed(parameter_from("", one), one) for one in types))
+        elif not self._faulty(cursor):
+            answer = Answer(None, layout_of(kind, self._faulty))
+        if name.isdigit():
+            self.answers[int(name)] = answer
 
 
 def _qualified(names: Iterable[str]) -> str:

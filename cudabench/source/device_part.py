@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from clang.cindex import Cursor, CursorKind
 from cudabench.compile import stand_ins
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
-from cudabench.source.cursors import FUNCTIONS, RECORDS, has, is_on_device, is_private, skipped_ranges, span
+from cudabench.source.cursors import FUNCTIONS, RECORDS, file_of, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
 from cudabench.system import confined
@@ -189,9 +190,8 @@ class _File:
                     self.gone.append((piece.start, piece.end))
                     return  # its class has the head
                 # In its parameters: in front of them an unknown word may say that it is for the device.
-                at = cursor.location.offset
-                inside, front = self._is_faulty(at, body or piece.end), self._is_faulty(piece.start, at)
-                piece.uncallable = inside and not front
+                faults = [at - cursor.location.offset for at in self.faults if piece.start <= at < (body or piece.end)]
+                piece.uncallable = bool(faults) and faults == [at for at in faults if at >= 0]
                 self._let_go(piece, cursor, body)
         elif cursor.kind in RECORDS:
             self._let_go_within(piece, cursor)
@@ -200,9 +200,6 @@ class _File:
         else:
             self.pieces.append(piece)
         self._widen(self.pieces[-1])
-
-    def _is_faulty(self, start: int, end: int) -> bool:
-        return any(start <= at < end for at in self.faults)
 
     def _body(self, cursor: Cursor) -> int | None:
         """Return where a function's body begins, with what a constructor initialises; None where a macro writes it."""
@@ -218,8 +215,8 @@ class _File:
 
     def _let_go(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
         """Leave out the body of a function that is for the host."""
-        name = re.match(r"operator\W*|~?\w+", cursor.spelling)
         if body:
+            name = re.match(r"operator\W*|~?\w+", cursor.spelling)
             piece.gone.append((body, span(cursor).end))
             piece.hosts.append((name[0].strip() if name else "", body))
 
@@ -248,8 +245,7 @@ class _File:
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)
         if depth == 0 and (whole or plain[end - 1] in "};"):  # at most the semicolon is left
-            semicolon = re.compile(r"\s*;").match(plain, end)
-            return semicolon.end() if semicolon else end
+            return re.compile(r"(?:\s*;)?").match(plain, end).end()  # type: ignore[union-attr]
         for match in re.compile(r"[{};]").finditer(plain, end):
             depth += (match[0] == "{") - (match[0] == "}")
             if depth < 0:
@@ -298,40 +294,30 @@ class _File:
 
     def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
         """Return the names that a declaration uses, but where variables of its own have them."""
-        words = [
-            match
-            for match in USED.finditer(self.plain, piece.start, piece.end)
-            if not _within(match.start(), piece.gone)
-        ]
-        own: set[int] = set()
-        if any(match[0] in declared and match[0] not in piece.names for match in words):
-            own = {at for cursor in piece.cursors if cursor.kind in FUNCTIONS for at in self._locals(cursor)}
+        found_words = USED.finditer(self.plain, piece.start, piece.end)
+        words = [match for match in found_words if not _within(match.start(), piece.gone)]
+        others = any(match[0] in declared and match[0] not in piece.names for match in words)
+        functions = [cursor for cursor in piece.cursors if others and cursor.kind in FUNCTIONS]
+        own = {at for cursor in functions for at in self._locals(cursor)}
         found = {match[0] for match in words if match.start() not in own}
         texts = [self.plain[piece.start : piece.end]]
-        waiting = found & macros.keys()
-        while waiting:
-            texts += [macros[name] for name in waiting]
-            more = {word for name in waiting for word in USED.findall(macros[name])} - found
-            found |= more
-            waiting = more & macros.keys()
+        more = found
+        while meanings := [macros[name] for name in more & macros.keys()]:
+            texts += meanings
+            more = {word for meaning in meanings for word in USED.findall(meaning)} - found
+            found = found | more
         return found.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
 
     def _locals(self, cursor: Cursor) -> Iterator[int]:
         """Yield where a function names its own parameters and variables."""
         whole = span(cursor)
         for one in cursor.walk_preorder():
-            if one.kind == CursorKind.DECL_REF_EXPR:
-                meant = one.referenced
-                if meant is None or meant.kind not in _VARIABLES:
-                    continue
-                place = meant.location
-                if not (place.file and place.file.name == whole.file and whole.start <= place.offset < whole.end):
-                    continue
-            elif one.kind not in _VARIABLES:
+            meant = one.referenced if one.kind == CursorKind.DECL_REF_EXPR else one
+            if meant is None or meant.kind not in _VARIABLES:
                 continue
-            at = one.location.offset
-            if one.spelling and self.plain.startswith(one.spelling, at):
-                yield at
+            own = meant == one or (file_of(meant) == whole.file and whole.start <= meant.location.offset < whole.end)
+            if own and one.spelling and self.plain.startswith(one.spelling, one.location.offset):
+                yield one.location.offset
 
     def is_private(self, piece: _Piece) -> bool:
         """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
@@ -363,12 +349,12 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the macros with all that they stand for."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = defaultdict(str)
     for name, parameters, meaning in (one for file in files for one in macros_of(file.plain)):
-        found[name] = f"{found.get(name, '')} {parameters} {meaning}"
+        found[name] += f" {parameters} {meaning}"
     for name, value in defines:
-        found[name.partition("(")[0]] = found.get(name, "") + " " + value
-    return found
+        found[name.partition("(")[0]] += " " + value
+    return dict(found)
 
 
 def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:

@@ -55,10 +55,13 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int, 
     declared = canonical.get_declaration()
     if declared.kind == CursorKind.UNION_DECL or faulty(declared):
         return None
-    for child in declared.get_children():
-        virtual = child.kind in (CursorKind.CXX_METHOD, CursorKind.DESTRUCTOR) and child.is_virtual_method()
-        if virtual or (child.kind == CursorKind.CXX_BASE_SPECIFIER and list(child.type.get_fields())):
-            return None
+    methods = (CursorKind.CXX_METHOD, CursorKind.DESTRUCTOR)
+    if any(
+        (child.kind in methods and child.is_virtual_method())
+        or (child.kind == CursorKind.CXX_BASE_SPECIFIER and list(child.type.get_fields()))
+        for child in declared.get_children()
+    ):
+        return None
     members: list[tuple[str, int, Layout]] = []
     for field in canonical.get_fields():
         offset = field.get_field_offsetof()

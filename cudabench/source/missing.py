@@ -69,17 +69,14 @@ class Missing:
 
     def learn(self, found: Found, name: str, text: str) -> bool:
         """Learn from the errors of a reading of a file, called `name` by the parser; tell whether there is more."""
-        if not found.faults:
-            return False
-        before = self.text()
-        text = text if text.isascii() else text.encode().decode("latin-1")  # places are bytes
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
         places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
-        if places:
-            plain = without_remarks(text)
-            self._learn_macros(plain, {at for at, _ in places})
-            for at, said in places:
-                self._learn(plain, at, said)
+        if not places:
+            return False
+        before, plain = self.text(), without_remarks(text.encode(errors="surrogateescape").decode("latin-1"))  # bytes
+        self._learn_macros(plain, {at for at, _ in places})
+        for at, said in places:
+            self._learn(plain, at, said)
         return self.text() != before and self.count < MOST
 
     # Macros ----------------------------------------------------------------------------------------------------------
@@ -118,14 +115,13 @@ class Missing:
         one = inside.setdefault(chain[-1], _Type())
         if template and not one.scope:
             parts = listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
-            have = one.values or []
-            one.values = [*have, *(_is_value(part, text) for part in parts[len(have) :])]
+            one.values = one.values or []
+            one.values += [_is_value(part, text) for part in parts[len(one.values) :]]
 
 
 def _is_value(part: str, text: str) -> bool:
     """Tell whether what a template is given is a value: a literal, or a name that a text declares as a number."""
-    word = re.escape(part)
-    number = rf"\b(?:int|unsigned|bool|long|auto|\w+_t)\s+{word}\b|#\s*define\s+{word}\s+[\d(]"
+    number = r"\b(?:int|unsigned|bool|long|auto|\w+_t)\s+{0}\b|#\s*define\s+{0}\s+[\d(]".format(re.escape(part))
     return bool(re.match(r"[\d'-]|(?:true|false|sizeof)\b", part) or re.search(number, text))
 
 
@@ -138,10 +134,10 @@ def _is_declared(name: str, text: str) -> bool:
 def _declared(types: dict[str, _Type]) -> Iterator[str]:
     for name, one in types.items():
         inner = " ".join(_declared(one.inner))
+        kinds = ", ".join("auto = 0" if value else "class = void" for value in one.values or ())
         if one.scope:
             yield f"namespace {name} {{ {inner} }}"
         elif one.values is not None:
-            kinds = ", ".join("auto = 0" if value else "class = void" for value in one.values)
             yield f"template <{kinds}> struct {name};"
         else:
             yield f"struct {name} {{ {inner} }};" if inner else f"struct {name};"
@@ -149,26 +145,20 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
 
 def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
     """Return the name at a place with its scopes, whether it is that of a template, and where it begins and ends."""
-    start = end = at
-    while start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
-        start -= 1
-    before = re.search(r"(?:[^\W\d]\w*\s*::\s*)+\Z", text[max(start - 300, 0) : start])
-    start -= len(before[0]) if before else 0
-    found = re.compile(r"[^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*").match(text, start)
+    before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
+    start = at - len(before[0]) if before else at
+    found = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
     if found is None:
         return [], False, (at, at)
-    end = found.end()
-    behind = re.compile(r"\s*<(?![<=])").match(text, end)
-    return re.split(r"\s*::\s*", found[0]), behind is not None, (start, behind.end() - 1 if behind else end)
+    end = found.end() - 1 if found[2] else found.end()
+    return re.split(r"\s*::\s*", found[1]), found[2] is not None, (start, end)
 
 
 def _heads(text: str) -> Iterator[tuple[int, str]]:
     """Yield for each kernel of a text where its declaration begins, and its head."""
-    start = 0
-    for part in re.split(r"([;{}])", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
-        if re.search(r"\b__global__\b", part):
-            yield start + len(part) - len(part.lstrip()), part.lstrip()
-        start += len(part)
+    for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
+        if re.search(r"\b__global__\b", part[0]):
+            yield part.start(), part[0]
 
 
 def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
@@ -182,16 +172,13 @@ def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
             outside.append((at, words[at + 1 : at + 2] in (["("], ["<"])))
         depth += (word in "([") - (word in ")]")
     called = [at for at, follows in outside if follows]
-    lower = [at for at in called if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", words[at])]
-    name = (lower or called or [-1])[-1]
+    name = ([at for at in called if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", words[at])] or called or [-1])[-1]
     for at, follows in outside:
-        scope = "::" in (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2])
-        if at != name and not scope:
+        if at != name and "::" not in (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2]):
             yield words[at], follows
     opening = words.index("(", name) if "(" in words[name:] else len(words)
-    for at in range(opening, len(words)):
-        if not re.match(r"[^\W\d]", words[at]) or words[at] in _KEYWORDS or at == opening:
-            continue
+    for at in range(opening + 1, len(words)):
         starred = words[at - 1] == "*" and re.match(r"[^\W\d]", "".join(words[at + 1 : at + 2]))
-        if starred or says_restrict(at - opening, words[opening:]):
+        named = re.match(r"[^\W\d]", words[at]) and words[at] not in _KEYWORDS
+        if named and (starred or says_restrict(at - opening, words[opening:])):
             yield words[at], False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import accumulate, repeat
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
@@ -73,12 +73,8 @@ def bare(kind: Type) -> str:
 
 def _unqualified(words: Sequence[str]) -> list[str]:
     """Return the words of a type without const and the like, but for what templates are given."""
-    depth, found = 0, []
-    for word in words:
-        depth += (word == "<") - (word == ">")
-        if depth > 0 or word not in _QUALIFIERS:
-            found.append(word)
-    return found
+    depths = accumulate((word == "<") - (word == ">") for word in words)
+    return [word for word, depth in zip(words, depths, strict=True) if depth > 0 or word not in _QUALIFIERS]
 
 
 def plain(kind: Type) -> str:
@@ -96,29 +92,28 @@ def _type_in(words: list[str], name: str, pointer: bool) -> str:
     """Return a parameter's type, or what it points at, in the words of the source; '' where they do not show it."""
     if "(" in words or (name and name not in words):
         return ""
-    dimensions: list[str] = []
-    if "[" in words:
-        cut = words.index("[")
-        words, dimensions = words[:cut], words[cut:]
-    if name:
-        if words[-1:] != [name]:
-            return ""
-        words = words[:-1]
+    cut = words.index("[") if "[" in words else len(words)
+    words, dimensions = words[:cut], words[cut:]
+    if name and words[-1:] != [name]:
+        return ""
+    words = words[: len(words) - bool(name)]
     if dimensions:
         words, dimensions = [*words, "*"], dimensions[closing_bracket(dimensions, 0) + 1 :]
-    if pointer:
-        if "*" not in words or ">" in words[len(words) - words[::-1].index("*") :]:
-            return ""
-        words = words[: len(words) - 1 - words[::-1].index("*")]
-    return spell([*_unqualified(words), *dimensions])
+    before, behind = _at_star(words) if pointer else (words, [])
+    return "" if ">" in behind or (pointer and "*" not in words) else spell([*_unqualified(before), *dimensions])
+
+
+def _at_star(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before and behind the last star; all of them before, where there is none."""
+    at = max((at for at, word in enumerate(words) if word == "*"), default=len(words))
+    return words[:at], words[at + 1 :]
 
 
 def _as_written(name: str, words: list[str]) -> Parameter:
     """Return a parameter whose type the parser does not know, by its words."""
     pointer = "*" in words and "(" not in words
     ctype = _type_in(words, name, pointer) or spell(_unqualified(words))
-    before = words[: len(words) - 1 - words[::-1].index("*")] if pointer else []
-    return Parameter(name, ctype, pointer, "const" in before)
+    return Parameter(name, ctype, pointer, pointer and "const" in _at_star(words)[0])
 
 
 def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
@@ -128,16 +123,13 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
     )  # fmt: skip
     found = []
-    for child in cursor.get_children():
-        if child.kind not in kinds:
-            continue
+    for child in (one for one in cursor.get_children() if one.kind in kinds):
         place = span(child)
         written = text.slice(place.start, place.end) if place.file == text.path else ""
         whole, *default = split(without_remarks(written), "=", angles=True)
         head = words_of(whole)
         name = child.spelling
-        if name and head[-1:] == [name]:
-            head = head[:-1]
+        head = head[:-1] if name and head[-1:] == [name] else head
         dots = "..." if spell(head).endswith("...") else ""
         kind = ["typename" if word == "class" else word for word in head if word not in ("const", ".")]
         if child.kind == CursorKind.TEMPLATE_NON_TYPE_PARAMETER and not kind:

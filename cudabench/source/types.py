@@ -54,8 +54,7 @@ def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | No
 
     `aliases` are the names that a file (`SourceFile.types`) or the command line defines; they win over the built-in.
     """
-    words = canonical(ctype, aliases)
-    return _DTYPES.get(words)
+    return _DTYPES.get(canonical(ctype, aliases))
 
 
 def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[str, int] | None:
@@ -75,10 +74,10 @@ def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
             words = words[2:]
         if words[:1] == ["::"]:
             words = words[1:]
-        if aliases and len(words) == 1 and words[0] in aliases and aliases[words[0]] != ctype:
-            ctype = aliases[words[0]]
-            continue
-        break
+        meaning = (aliases or {}).get(words[0], ctype) if len(words) == 1 else ctype
+        if meaning == ctype:
+            break
+        ctype = meaning
     stars = [word for word in words if word == "*"]
     base = [word for word in words if word != "*"]
     if base and set(base) <= SPECIFIERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from cudabench.source.brackets import listed
 
@@ -43,21 +44,19 @@ def placed_words(text: str) -> list[tuple[int, str]]:
 
 def without_remarks(text: str) -> str:
     """Return a text with blanks in place of comments and of what strings hold; each place stays."""
-    return _REMARK_OR_QUOTED.sub(_without_inside, text)
+
+    def without_inside(match: re.Match[str]) -> str:
+        found = match[0]
+        if match["kept"]:
+            return found
+        return blank(found) if match["remark"] else found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
+
+    return _REMARK_OR_QUOTED.sub(without_inside, text)
 
 
 def blank(text: str) -> str:
     """Return blanks as long as a text, with its lines."""
     return re.sub(r"[^\n]", " ", text)
-
-
-def _without_inside(match: re.Match[str]) -> str:
-    found = match[0]
-    if match["kept"]:
-        return found
-    if match["remark"]:
-        return blank(found)
-    return found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
 
 
 def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
@@ -91,9 +90,6 @@ def listed_words(text: str) -> list[str]:
 
 def closing_bracket(words: Sequence[str], position: int) -> int:
     """The index of what closes the bracket at `position`, or of the last word where nothing does."""
-    opening, closing, depth = words[position], _BRACKETS[words[position]], 0
-    for index in range(position, len(words)):
-        depth += (words[index] == opening) - (words[index] == closing)
-        if depth == 0:
-            return index
-    return len(words) - 1
+    opening, closing = words[position], _BRACKETS[words[position]]
+    steps = ((words[index] == opening) - (words[index] == closing) for index in range(position, len(words)))
+    return next((position + at for at, depth in enumerate(accumulate(steps)) if depth == 0), len(words) - 1)
