@@ -41,12 +41,13 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from cudabench import operations, simulator  # noqa: E402
+from cudabench import operations  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
 from cudabench.explain import executed, machine_code, merged  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
+from cudabench.simulator import api as simulator  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_cubin, compile_ptx
+from cudabench.simulator import api as simulator
 
 KERNELS_A_FILE = 25
 BLOCKS, THREADS, WORDS = 2, 64, 4

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import cli, simulator
+from cudabench import cli
 from cudabench.compile.compiler import compile_ptx
+from cudabench.simulator import api as simulator
 
 SOURCE = """
 template <int PAD> __device__ void tile(float *out, const float *in, int nx, int ny) {
@@ -90,7 +91,7 @@ def show(what: str, seconds: float, target: float | None, right: bool = True) ->
 
 def importing() -> float:
     """Return what importing the package costs beyond NumPy, in seconds."""
-    code = "import time, numpy; s = time.perf_counter(); import cudabench.simulator; print(time.perf_counter() - s)"
+    code = "import time, numpy; s = time.perf_counter(); import cudabench.simulator.api; print(time.perf_counter() - s)"
     # With compiled bytecode, as after any first use.
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings |= {"PYTHONPYCACHEPREFIX": tempfile.mkdtemp(), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
 from cudabench.ceilings import benchmark
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.sim import argument_of
 from cudabench.records.launch import Launch, Source
 from cudabench.records.results import DeviceInfo
+from cudabench.simulator import api as simulator
 
 INFO = DeviceInfo(
     "NVIDIA Fake", "cuda", "9.0", sm_count=2, l2_bytes=1 << 17, peak_gbps=4800.0,

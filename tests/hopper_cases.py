@@ -261,8 +261,8 @@ def cases(pattern: str = "") -> list[Case]:
 
 def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
     """Yield the arrays after the launch of each case in the simulator, and the hazards."""
-    from cudabench import simulator
     from cudabench.compile.compiler import compile_ptx
+    from cudabench.simulator import api as simulator
 
     names = kernel_names(chosen)
     compiled = compile_ptx(module_text(chosen), "cases.cu", names=names)
@@ -273,7 +273,7 @@ def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
 
 def launched(program: Any, entry: str, case: Case) -> tuple[list[Array], list[Any]]:
     """Return the arrays after a case's launch, and the hazards."""
-    from cudabench import simulator
+    from cudabench.simulator import api as simulator
 
     arguments: list[Any] = [x.copy() if isinstance(x, np.ndarray) else x for x in case.arguments]
     for place, one in enumerate(arguments):

@@ -28,7 +28,7 @@ from cudabench.plan import cases
 from cudabench.plan.cases import Request
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Case, Operation, Problem, Settings
-from cudabench.simulator import load
+from cudabench.simulator.api import load
 
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 

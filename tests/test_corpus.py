@@ -16,7 +16,7 @@ from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
 
 try:
-    from cudabench.simulator import run as simulate
+    from cudabench.simulator.api import run as simulate
 except ImportError:
     simulate = None
 

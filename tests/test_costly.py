@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx
 from cudabench.explain.costly import find, literals, literals_of_macros
+from cudabench.simulator import api as simulator
 from tests.ladders import needs_compiler
 
 SOURCE = """extern "C" __global__ void k(long long *q, float *f, const long long *a, const long long *b, float scale) {

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.explain import statements
+from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.devices import sim
 from cudabench.records.launch import Launch, Source, Texture
+from cudabench.simulator import api as simulator
 
 Array = np.ndarray[Any, Any]
 SOURCE = Path(__file__).with_name("data") / "features.cu"

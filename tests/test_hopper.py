@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
 from cudabench.errors import UnsupportedFeature
 from cudabench.measure.context import other_architecture
+from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import LaunchError, UnsupportedKernel
 from tests.conftest import Ran
 from tests.hopper_cases import ILLEGAL, Case, cases, differing, digest, on_gpu, simulated

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import operations, simulator
+from cudabench import operations
 from cudabench.cards import load as cards
 from cudabench.ceilings import chapter
 from cudabench.cli import pricing
@@ -32,6 +32,7 @@ from cudabench.plan import cases, chapters
 from cudabench.records.file import ResultsFile, load
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo, Limit, Result, Timing
+from cudabench.simulator import api as simulator
 from cudabench.simulator.count.footprint import ConstantLines
 from cudabench.views import plot, roofline, table, tables
 from tests.conftest import FAKE, FakeDevice, Ran

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx
 from cudabench.explain import advice
+from cudabench.simulator import api as simulator
 from cudabench.simulator.count import patterns
 from cudabench.simulator.count.counters import ELSEWHERE
 from cudabench.simulator.report import Access

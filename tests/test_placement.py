@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.simulator import api as simulator
 from cudabench.simulator.program import arguments
 from tests.conftest import Ran
 

@@ -10,7 +10,7 @@ import pytest
 
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices.driver_objects import FORMATS
-from cudabench.simulator import Texture
+from cudabench.simulator.api import Texture
 from cudabench.userkernel.textures import TYPES
 from tests.conftest import Ran
 

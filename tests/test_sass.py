@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench import operations, simulator
+from cudabench import operations
 from cudabench.compile import compiler, cubin, nvdisasm, sass
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
@@ -28,6 +28,7 @@ from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo
+from cudabench.simulator import api as simulator
 from cudabench.simulator.count import detours
 from tests import ladders
 

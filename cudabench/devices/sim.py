@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
 from cudabench.compile import compiler, cubin
 from cudabench.compile.limits import CompilerStopped
 from cudabench.compile.record import Compiled, Resources
@@ -23,6 +22,7 @@ from cudabench.occupancy import MAX_THREADS_PER_BLOCK, Occupancy, capability, ch
 from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, StateVariable, Watch
+from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
 from cudabench.symbols import plain_name, readable
 

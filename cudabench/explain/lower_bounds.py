@@ -54,7 +54,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
 
 if TYPE_CHECKING:
-    from cudabench.simulator import Footprint, Report
+    from cudabench.simulator.api import Footprint, Report
 
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
-from cudabench import simulator
 from cudabench.cards.load import Card, like
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
@@ -37,6 +36,7 @@ from cudabench.records.results import (
     Watch,
 )
 from cudabench.results.warnings import warning
+from cudabench.simulator import api as simulator
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
 from cudabench.compile import limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
@@ -54,6 +53,7 @@ from cudabench.occupancy import capability
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Warning, Watch
 from cudabench.results.warnings import warning
+from cudabench.simulator import api as simulator
 
 LITERALS = 4  # of a line that a warning names
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
 from cudabench.cards import load as cards
 from cudabench.compile import cubin as cubins
 from cudabench.devices import driver_objects
 from cudabench.occupancy import most_threads, multiprocessor
+from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.program import Program

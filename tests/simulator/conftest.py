@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.simulator import api as simulator
 
 Array = np.ndarray[Any, Any]
 HEAD = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "snippet.cu"\n'

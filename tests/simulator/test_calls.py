@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 
 Launch = Callable[..., simulator.Report]
 

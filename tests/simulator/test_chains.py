@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 from cudabench.simulator.check import chains
 from cudabench.simulator.check.chains import Chains
 

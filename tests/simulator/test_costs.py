@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.explain import advice
+from cudabench.simulator import api as simulator
 from cudabench.simulator.report import Access
 
 K = 'extern "C" __global__ void k'

@@ -13,7 +13,7 @@ from conftest import HEAD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 from cudabench.simulator import values
 from cudabench.simulator.count import atomics, banks, counters
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 from cudabench.simulator.check.places import same_memory
 
 K = 'extern "C" __global__ void k(int *a) { __shared__ int own[8]; own[threadIdx.x % 8] = a[0]; __syncthreads(); '

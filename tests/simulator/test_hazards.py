@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx
+from cudabench.simulator import api as simulator
 
 K = 'extern "C" __global__ void k'
 ROWS = np.arange(256, dtype=np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 
 SOURCE = """
 extern "C" __global__ void lists(int *out, int n) {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import Array, evaluate
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 
 EDGES = {
     bits: [0, 1, 2, 3, 31, 32, 33, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, (1 << bits) - 2]
@@ -345,7 +345,7 @@ def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[...
     del compiled
     from conftest import HEAD
 
-    from cudabench import simulator
+    from cudabench.simulator import api as simulator
 
     bits = int(type_[1:])
     wide = bits == 64

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from conftest import HEAD
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx, nvcc_version
+from cudabench.simulator import api as simulator
 
 K = 'extern "C" __global__ void k'
 

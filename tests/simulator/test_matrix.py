@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import HEAD
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 
 Array = np.ndarray[Any, Any]
 Launch = Callable[..., simulator.Report]

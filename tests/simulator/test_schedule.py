@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
 from cudabench.compile.compiler import compile_ptx
 from cudabench.measure.simulated_run import others
+from cudabench.simulator import api as simulator
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
 from tests.test_corpus import CASES, CORPUS

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench import simulator
 from cudabench.explain import advice
+from cudabench.simulator import api as simulator
 from tests.ladders import needs_compiler
 
 pytestmark = needs_compiler

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
-from cudabench.simulator import Texture
+from cudabench.simulator import api as simulator
+from cudabench.simulator.api import Texture
 
 SHIFT = """
 extern "C" __global__ void k(const float *__restrict__ x, float *y, int n) {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from conftest import HEAD
 
-from cudabench import simulator
 from cudabench.errors import UnsupportedFeature
+from cudabench.simulator import api as simulator
 
 Array = np.ndarray[Any, Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
-from cudabench.simulator import Texture
+from cudabench.simulator import api as simulator
+from cudabench.simulator.api import Texture
 
 Array = np.ndarray[Any, Any]
 Launch = Callable[..., simulator.Report]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 from tests.simulator.conftest import evaluate
 
 WORDS = np.array(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import simulator
+from cudabench.simulator import api as simulator
 
 AT = "unsigned at = (unsigned)__cvta_generic_to_shared(&bar);\n"
 WAIT = "{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"

@@ -1,0 +1,42 @@
+"""A NumPy SIMT interpreter of PTX: run, check and count a CUDA kernel without a GPU.
+
+>>> program = load(ptx_text)
+>>> report = run(program, "saxpy", grid=4096, block=256, arguments=[2.0, x, y, n])
+"""
+
+from __future__ import annotations
+
+from cudabench.simulator.errors import (
+    BudgetExceeded,
+    KernelAssert,
+    KernelTrap,
+    LaunchError,
+    PtxError,
+    UnsupportedKernel,
+)
+from cudabench.simulator.heap import HEAP_BYTES, Leak
+from cudabench.simulator.launch import DEFAULT_BUDGET, run
+from cudabench.simulator.program.arguments import Placed, Rows, Struct
+from cudabench.simulator.program.code import Unsupported
+from cudabench.simulator.program.program import Kernel, Program, load
+from cudabench.simulator.report import (
+    Access,
+    Branch,
+    Contended,
+    Executed,
+    Footprint,
+    Hazard,
+    Imbalance,
+    Report,
+    Touch,
+    merge,
+)
+from cudabench.simulator.tensor_maps import TensorMap
+from cudabench.simulator.textures import Texture
+
+__all__ = [
+    "DEFAULT_BUDGET", "HEAP_BYTES", "Access", "Branch", "BudgetExceeded", "Contended", "Executed", "Footprint",
+    "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError", "Leak", "Placed", "Program",
+    "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch", "Unsupported", "UnsupportedKernel", "load",
+    "merge", "run",
+]  # fmt: skip
