@@ -8,6 +8,7 @@ import pytest
 from cudabench.compile.compiler import compile_ptx
 from cudabench.explain.costly import find, literals, literals_of_macros
 from cudabench.simulator import api as simulator
+from cudabench.simulator.report import Executed
 from tests.ladders import needs_compiler
 
 SOURCE = """extern "C" __global__ void k(long long *q, float *f, const long long *a, const long long *b, float scale) {
@@ -54,9 +55,9 @@ def test_other_files_are_not_named() -> None:
     """A line of a header, or one that never ran, is none of the file's."""
     lines = ['.file 1 "costly.cu"', '.file 2 "math.h"', ".loc 2 7 1", "div.s64 %rd1, %rd2, %rd3;", ".loc 1 9 1"]
     lines += ["div.s64 %rd1, %rd2, %rd3;"]
-    ran = {4: simulator.report.Executed(3, 96), 6: simulator.report.Executed()}
+    ran = {4: Executed(3, 96), 6: Executed()}
     assert find(lines, ran, "costly.cu") == []
-    assert find(lines, {**ran, 6: simulator.report.Executed(2, 64)}, "costly.cu")[0].instructions == 2
+    assert find(lines, {**ran, 6: Executed(2, 64)}, "costly.cu")[0].instructions == 2
 
 
 def test_literals_of_macros() -> None:
