@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,18 @@ def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
     assert record["compiler"]["version"]
     assert [record[key] for key in ("git", "clocks", "power_w", "temperature_c", "throttle")] == [None] * 5
     assert load("r.json").provenance == record
+
+
+@simulated
+@pytest.mark.usefixtures("unread_machine_code")
+def test_the_time_is_told_by_its_parts(cudabench: Runner) -> None:
+    """The parts are the whole; --verbose says them."""
+    Path("k.cu").write_text(KERNEL)
+    ran = cudabench("run", "k.cu", *LINE, "--json", "r.json", "--verbose")
+    seconds = json.loads(Path("r.json").read_text())["provenance"]["seconds"]
+    assert {"start", "compile", "prepare", "simulate", "verify"} <= seconds.keys()
+    assert sum(seconds.values()) == pytest.approx(2 * seconds["wall"], abs=0.02)
+    assert re.search(r"^Wall time \d+\.\d\d s: start \d+\.\d\d, .*simulate \d+\.\d\d", ran.err, re.M)
 
 
 def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +158,7 @@ def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> No
     provenance.begin(record, "GPU-1")
     lack = NVMLError("not supported")
     monkeypatch.setitem(sys.modules, "pynvml", library(700_000, nvmlDeviceGetTemperature=lack))
-    provenance.finish(record, "GPU-1")
+    provenance.finish(record, "GPU-1", provenance.Spent())
     assert record["power_w"] == {"before": 100.5, "after": 700.0}
     assert record["temperature_c"] == {"before": 41, "after": None}
     assert record["clocks"]["before"] == {"sm_mhz": 1980, "memory_mhz": 1980}
@@ -158,5 +171,5 @@ def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "pynvml", None)
     provenance.begin(record, "GPU-1")
     monkeypatch.setitem(sys.modules, "pynvml", library(1, nvmlInit=NVMLError("no driver")))
-    provenance.finish(record, "GPU-1")
+    provenance.finish(record, "GPU-1", provenance.Spent())
     assert [record[key] for key in provenance.KEYS] == [None] * 4

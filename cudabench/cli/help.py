@@ -25,7 +25,8 @@ HEADINGS = {
     "Simulator": "card price prices jobs schedule threads banks warp",
     "Verdict": "threshold fail_on strict noise same_model require_base metric base fail_on_slow fail_on_missing over "
     "mads",
-    "Output": "json_path report_path quiet key target target_format target_file output markdown kind as_json plot",
+    "Output": "json_path report_path quiet verbose key target target_format target_file output markdown kind as_json "
+    "plot",
 }
 # What --help shows of a command that has more than a screen of options.
 COMMON = (

@@ -65,6 +65,7 @@ SHOWING: list[click.Parameter] = [
         "key",
         shell_complete=complete.result_keys,
     ),
+    option("-v, --verbose", "Say also where the time went."),
 ]
 
 
@@ -211,6 +212,9 @@ def measure(
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
     carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
+    if given.get("verbose"):
+        (_, wall), *parts = run.spent.seconds().items()
+        told.append(f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + ".")
     for sentence in told:
         say(sentence)
     return judged(run.file.results, limits, say) or output.lacking(run)

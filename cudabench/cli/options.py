@@ -19,7 +19,8 @@ from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
-NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet")  # options of no explanation
+# Options of no explanation.
+NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "verbose")
 LISTS = ("card", "price")  # options whose one value is a list with commas
 
 

@@ -109,7 +109,7 @@ def _process_name(pid: int) -> str:
         return "another user's or container's"
 
 
-def _management() -> Any:
+def management() -> Any:
     """Return NVML's module, started; None where the package or the library is not installed, or it does not start."""
     try:
         import pynvml
@@ -122,7 +122,7 @@ def _management() -> Any:
 
 def board(uuid: str | None) -> Board | None:
     """Return the card of a UUID, or None where NVML is not there or does not know it."""
-    nvml = None if uuid is None else _management()
+    nvml = None if uuid is None else management()
     try:
         return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
     except Exception:  # as above
@@ -131,7 +131,7 @@ def board(uuid: str | None) -> Board | None:
 
 def uuids() -> list[str]:
     """Return the UUIDs of all cards of the machine, seen by this process or not."""
-    nvml = _management()
+    nvml = management()
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
         boards = [Board(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]

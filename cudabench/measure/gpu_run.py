@@ -323,6 +323,7 @@ class GpuRun(RunContext):
 
     def _sites(self, case: Case, module: Module) -> list[Site]:
         """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
+        self.progress("copying inputs", 0)
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)

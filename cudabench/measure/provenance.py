@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -23,12 +25,48 @@ if TYPE_CHECKING:
 GIT_TIMEOUT_S = 2.0
 KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # of the card's state
 
+# The parts of a run's time, by the phases that its progress tells of; what comes before is its start.
+PARTS = {
+    "compiling": "compile",
+    "making inputs": "prepare",
+    "computing the reference": "prepare",
+    "copying inputs": "prepare",
+    "timing the CPU": "cpu",
+    "running": "verify",
+    "verifying": "verify",
+    "warming up": "sample",
+    "timing": "sample",
+    "simulating": "simulate",
+    "reading the machine code": "count",
+    "counting": "count",
+}
+
 # The words behind `cudabench` where they are not those of the process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
+class Spent:
+    """Where the time of a run goes, from now on: seconds by part, each until the next begins."""
+
+    def __init__(self) -> None:
+        self._begun = self._since = time.monotonic()
+        self._part = "start"
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def on(self, phase: str) -> None:
+        """Count what follows to the part of a phase."""
+        now = time.monotonic()
+        self._seconds[self._part] += now - self._since
+        self._since, self._part = now, PARTS.get(phase, self._part)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds so far: of all, then by part."""
+        self.on("")
+        return {"wall": round(self._since - self._begun, 3), **{k: round(v, 3) for k, v in self._seconds.items()}}
+
+
 def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the record of a run that begins now; `begin` and `finish` add the state of the card."""
+    """Return the record of a run that begins now; `begin` and `finish` add the card's state and the time taken."""
     unlike = {source.name: source for source in sources}
     words = COMMAND.get()
     return {
@@ -38,6 +76,7 @@ def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dic
         "sources": {name: digest(source) for name, source in unlike.items()},
         "compiler": dict(compiler) if compiler else None,
         **dict.fromkeys(KEYS),
+        "seconds": None,
     }
 
 
@@ -51,8 +90,10 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
     record |= {key: state and {"before": state[key], "after": None} for key in KEYS}
 
 
-def finish(record: dict[str, Any], uuid: str | None) -> None:
-    """Add the card's state after the run, or after what of it is done."""
+def finish(record: dict[str, Any], uuid: str | None, spent: Spent) -> None:
+    """Add the card's state after the run, or after what of it is done, and where the time went."""
+    if record:
+        record["seconds"] = spent.seconds()
     from cudabench.devices import nvml
 
     if board := nvml.board(uuid):

@@ -53,6 +53,7 @@ class Kept:
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
+        self.spent = origin.Spent()
         self._uuid: str | None = None
 
     def write(self) -> None:
@@ -62,7 +63,7 @@ class Kept:
 
     def finish(self) -> None:
         """Note in what state the card is now."""
-        origin.finish(self.file.provenance, self._uuid)
+        origin.finish(self.file.provenance, self._uuid, self.spent)
 
     def started(self, device: DeviceInfo) -> None:
         """Note a device; of the first that is timed, in what state it is."""
@@ -238,8 +239,8 @@ class Run(Kept):
 
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(
-            device, settings, started=self.started, shown=self.shown, several=len(self.devices) > 1,
-            trace=self.trace, record=self.record, cards=self.cards, cpu=cpu,
+            device, settings, started=self.started, shown=self.shown, spent=self.spent.on, cpu=cpu,
+            several=len(self.devices) > 1, trace=self.trace, record=self.record, cards=self.cards,
         )  # fmt: skip
 
 

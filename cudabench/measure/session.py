@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabench.cards.load import Card
 from cudabench.compile import limits
-from cudabench.devices import Choice
+from cudabench.devices import Choice, nvml
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.measure.context import describe, stopped
 from cudabench.records.planned import Case, Operation, Problem, Settings
@@ -120,8 +120,9 @@ class Session(AbstractContextManager["Session"]):
     """A device; use as a context manager. A GPU's worker is replaced after it ended or was ended.
 
     `device` and `cpu`, the baseline of the problem in hand, are None until they are known. `started` is told of the
-    device, `shown` of the kernels, with the device where there are `several`. `trace` keeps single accesses in the
-    simulator, `record` what a report's page draws, `cards` price its counts. `module` is what a worker runs.
+    device, `shown` of the kernels, with the device where there are `several`, `spent` of the phases alone. `trace`
+    keeps single accesses in the simulator, `record` what a report's page draws, `cards` price its counts. `module`
+    is what a worker runs.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Session(AbstractContextManager["Session"]):
         *,
         started: Callable[[DeviceInfo], None] = lambda device: None,
         shown: Any = None,
+        spent: Callable[[str], None] = lambda phase: None,
         several: bool = False,
         trace: Watch = False,
         record: bool = False,
@@ -140,7 +142,7 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         self.choice, self.settings, self.cpu = choice, settings, cpu
         self.device: DeviceInfo | None = None
-        self._started, self._shown, self._several = started, shown or Silent(), several
+        self._started, self._shown, self._spent, self._several = started, shown or Silent(), spent, several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
         self._peers = False  # whether a library's call comes: those want the primary context
         self._worker: Worker | None = None
@@ -154,6 +156,7 @@ class Session(AbstractContextManager["Session"]):
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel is in a phase, of which a fraction is done."""
+        self._spent(phase)
         self._shown.working(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
     def end(self) -> None:
@@ -256,6 +259,7 @@ class Session(AbstractContextManager["Session"]):
     def _start(self) -> None:
         if self._worker is None:
             self._worker = Worker(self._module or WORKER, self.choice.index, primary=self._peers)
+            nvml.management()  # what `started` asks of the card is ready when the worker is
             try:
                 self._know(self._worker.device())
             except BaseException:

@@ -48,7 +48,8 @@ class ResultsFile:
     devices: Annotated[list[DeviceInfo], "All devices, where a run is on several."] = field(default_factory=list)
     results: Annotated[list[Result], "One entry a kernel."] = field(default_factory=list)
     provenance: Annotated[
-        dict[str, Any], "When, by which command, of which sources and compiler, in what state the card was."
+        dict[str, Any],
+        "When, by which command, of which sources and compiler, in what state the card was, where the time went.",
     ] = field(default_factory=dict)
     diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry a kernel and architecture."] = field(
         default_factory=list
