@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import gc
 import os
 import re
@@ -177,6 +178,7 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):  # libraries tell of their crashes there
                 os.dup2(nowhere, stream)
+        faulthandler.disable()  # what crashes is told by its signal
         try:
             answer: tuple[bool, Any] = (True, function())
         except MemoryError:
