@@ -174,16 +174,18 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 
 @click.pass_context
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series, record = planned(name, given)
     _, block = positional(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
-    return measure(series, record, given, more, devices.choose_all)
+    return measure(series, record, given, output, more, devices.choose_all)
 
 
 def measure(
     series: Sequence[Series],
     record: Mapping[str, Any],
     given: dict[str, Any],
+    output: Output,
     more: Callable[[str], str],
     choose: Callable[[str], Sequence[devices.Choice]],
     requests: Sequence[UserRequest] = (),
@@ -193,7 +195,6 @@ def measure(
     record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
     the devices of --device. requests: of a user's own kernels.
     """
-    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
     choices, cards = pricing.where(given, choose)
     simulated, peers = choices[0].kind == "sim", given.get("peers")

@@ -17,7 +17,7 @@ from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
 from cudabench.cli.operation import MEASURING, SHOWING, measure
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import reading
+from cudabench.cli.output import Output, reading
 from cudabench.errors import UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.userkernel import profile
@@ -179,7 +179,8 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
         ),
     )
     more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
-    return measure(series, record, given, more, lambda device: [devices.choose(device)], requests)
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
+    return measure(series, record, given, output, more, lambda device: [devices.choose(device)], requests)
 
 
 command = Headed(

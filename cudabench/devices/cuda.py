@@ -25,11 +25,9 @@ from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
-from cudabench.system.children import on_threads
 
 PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
 DIGEST_THREADS = 256
-TOUCHED = 1 << 26  # bytes of the host's memory that one thread touches
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
 THREADS_PER_SM = 2048  # the most of any capability
@@ -356,9 +354,6 @@ class CudaDevice:
     @translated("copying from the GPU")
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill a contiguous array from the device."""
-        flat = array.reshape(-1).view(np.uint8)
-        # The driver copies on one thread, on which memory that nothing has touched yet takes four times as long.
-        on_threads(lambda at: flat[at : at + TOUCHED].fill(0), range(0, flat.size, TOUCHED))
         self._driver.memcpy_dtoh(array, pointer)
 
     def pinned(self, nbytes: int) -> np.ndarray:

@@ -26,10 +26,13 @@ from cudabench.errors import OutOfMemory
 from cudabench.records.launch import LARGE, POISON
 from cudabench.records.planned import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
+from cudabench.system.children import on_threads
 
 MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger
 LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inputs and references of both
+
+TOUCHED = 1 << 26  # bytes that one thread touches
 
 GUARD = 0xA5  # the byte of guard zones
 SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
@@ -142,10 +145,18 @@ class BufferSet:
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
         """Return the content of some buffers."""
-        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in buffers}
+        got = {buffer.name: _touched(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
         for name, array in got.items():
             self.device.download(self.addresses[name], array)
         return got
+
+
+def _touched(array: np.ndarray) -> np.ndarray:
+    """Return a new array whose memory is there: a driver copies on one thread, which takes four times as long where it
+    is the first to touch the memory."""
+    flat = array.reshape(-1).view(np.uint8)
+    on_threads(lambda at: flat[at : at + TOUCHED].fill(0), range(0, flat.size, TOUCHED))
+    return array
 
 
 # What a copy reads and writes where no buffer of the role is long enough. The output is a good target: the kernel must
