@@ -25,7 +25,7 @@ HEADINGS = {
     "Simulator": "card price prices jobs schedule threads banks warp",
     "Verdict": "threshold fail_on strict noise same_model require_base metric base fail_on_slow fail_on_missing over "
     "mads",
-    "Output": "json_path report_path quiet verbose key target target_format target_file output markdown kind as_json "
+    "Output": "json_path report_path quiet breakdown key target target_format target_file output markdown kind as_json "
     "plot",
 }
 # What --help shows of a command that has more than a screen of options.

@@ -65,7 +65,7 @@ SHOWING: list[click.Parameter] = [
         "key",
         shell_complete=complete.result_keys,
     ),
-    option("-v, --verbose", "Say also where the time went."),
+    option("-v, --verbose", "Say also where the time went.", "breakdown", is_flag=True),
 ]
 
 
@@ -213,7 +213,7 @@ def measure(
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
     carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
-    if given.get("verbose"):
+    if given.get("breakdown"):
         (_, wall), *parts = run.spent.seconds().items()
         told.append(f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + ".")
     for sentence in told:

@@ -20,7 +20,7 @@ from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_fo
 
 PLACE = click.Path()
 # Options of no explanation.
-NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "verbose")
+NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "breakdown")
 LISTS = ("card", "price")  # options whose one value is a list with commas
 
 
