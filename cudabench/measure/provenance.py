@@ -60,9 +60,10 @@ class Spent:
         self._since, self._part = now, PARTS.get(phase, self._part)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far: of all, then by part."""
+        """Return the seconds so far: of all, then by part, where any part is known."""
         self.on("")
-        return {"wall": round(self._since - self._begun, 3), **{k: round(v, 3) for k, v in self._seconds.items()}}
+        parts = {} if self._part == "start" else self._seconds
+        return {"wall": round(self._since - self._begun, 3), **{name: round(s, 3) for name, s in parts.items()}}
 
 
 def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:

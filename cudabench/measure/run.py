@@ -185,6 +185,7 @@ class Run(Kept):
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
+                self.spent.on("counting")
                 tell = partial(self.shown.working, result.kernel, "counting")
                 self.replace(result, counting.limited(result, case, device, tell))
                 self.shown.finished("")

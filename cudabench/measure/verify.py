@@ -12,7 +12,7 @@ from cudabench.records.planned import Tolerance
 from cudabench.records.results import Mismatch, Verification
 from cudabench.system.children import on_threads
 
-CHUNK = 1 << 22  # elements; keeps the temporaries of a comparison in tens of megabytes
+CHUNK = 1 << 20  # elements; keeps the temporaries of a comparison in tens of megabytes a thread
 
 
 def compare(

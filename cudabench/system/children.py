@@ -17,6 +17,7 @@ Made = TypeVar("Made")
 
 # Whether processes of `multiprocessing` can be kept from the current folder: before Python 3.11 nothing does.
 POOLS = sys.version_info >= (3, 11)
+MOST_THREADS = 8  # more win little where memory is the limit, and each takes some
 
 
 def code(text: str) -> list[str]:
@@ -49,13 +50,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+
+
+
 def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task]) -> list[Made]:
     """Return what a function, most of it in libraries that let other threads run, makes of each task."""
     if len(tasks) < 2:
         return [work(task) for task in tasks]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(processors(), len(tasks))) as pool:
+    with ThreadPoolExecutor(min(processors(), len(tasks), MOST_THREADS)) as pool:
         return list(pool.map(work, tasks))
 
 
