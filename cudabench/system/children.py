@@ -50,9 +50,6 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-
-
-
 def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task]) -> list[Made]:
     """Return what a function, most of it in libraries that let other threads run, makes of each task."""
     if len(tasks) < 2:
