@@ -20,7 +20,7 @@ from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parent.parent
 Runner = Callable[..., Ran]
-PASSING = ("utc", "command", "git")  # of the provenance: what differs from run to run
+PASSING = ("utc", "command", "git", "seconds")  # of the provenance: what differs from run to run
 
 
 @pytest.fixture(scope="module")

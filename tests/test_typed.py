@@ -140,7 +140,7 @@ TYPED = [
     ("transpose --warmup 3 --runs 10", 2, "write: cudabench transpose --min-samples 10"),
     ("transpose --export-json r.json", 2, "write: cudabench transpose --json r.json"),
     ("transpose --export-markdown r.md", 2, "cudabench export r.json --to markdown -o r.md"),
-    ("transpose -v", 2, "'-v' is left out: 'explain' shows more; write: cudabench transpose"),
+    ("transpose --debug", 2, "'--debug' is left out: 'explain' shows more; write: cudabench transpose"),
     ("transpose -n auto", 2, "write: cudabench transpose"),
     ("transpose --collect-only", 2, "write: cudabench list transpose"),
     ("transpose --dtype half --size 64 -k smem -d sim -q", 0, ""),

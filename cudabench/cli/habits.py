@@ -82,7 +82,7 @@ HABITS = (
     Habit("--set --section --metrics --page --target-processes --replay-mode --tool", valued=True,
           why="'explain' and 'check' show all that is counted"),
     Habit("--launch-count --launch-skip -c", why="every launch is counted", valued=True),
-    Habit("--details --verbose -v -vv --debug --trace", why="'explain' shows more"),
+    Habit("--details -vv --debug --trace", why="'explain' shows more"),
     # nvcc
     Habit("-O0 -O1 -O2 -O3 -O -G -lineinfo --generate-line-info --device-debug -w -c --ptx -ptx -cubin -dc -keep",
           why="code is optimised, and its lines are known"),
