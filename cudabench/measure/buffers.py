@@ -23,6 +23,7 @@ import numpy as np
 
 from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
+from cudabench.operations.shared import pieces
 from cudabench.records.launch import LARGE, POISON
 from cudabench.records.planned import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
@@ -155,7 +156,7 @@ def _touched(array: np.ndarray) -> np.ndarray:
     """Return a new array whose memory is there: a driver copies on one thread, which takes four times as long where it
     is the first to touch the memory."""
     flat = array.reshape(-1).view(np.uint8)
-    on_threads(lambda at: flat[at : at + TOUCHED].fill(0), range(0, flat.size, TOUCHED))
+    on_threads(lambda part: flat[part].fill(0), [*pieces(slice(0, flat.size), TOUCHED)])
     return array
 
 

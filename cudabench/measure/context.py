@@ -17,6 +17,7 @@ from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
 from cudabench.occupancy import capability
+from cudabench.operations.shared import pieces
 from cudabench.records.launch import POISON, WARP
 from cudabench.records.planned import Baseline, Buffer, Case, Operation, Problem, Settings
 from cudabench.records.results import (
@@ -80,7 +81,7 @@ class InputSet:
 
 def _equal(one: np.ndarray, two: np.ndarray) -> bool:
     """Tell whether flat arrays are the same; of others the first difference ends it."""
-    parts = (slice(at, at + verify.CHUNK) for at in range(0, max(one.size, two.size), verify.CHUNK))
+    parts = pieces(slice(0, max(one.size, two.size)), verify.CHUNK)
     return all(np.array_equal(one[part], two[part]) for part in parts)
 
 
@@ -265,14 +266,14 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
     """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
     must not look right under both, and under the first not if that can be."""
     flat = [array.reshape(-1) for array in expected.values()]
-    parts = [array[at : at + verify.CHUNK] for array in flat for at in range(0, array.size, verify.CHUNK)]
+    parts = [array[part] for array in flat for part in pieces(slice(0, array.size), verify.CHUNK)]
 
     def hits(part: np.ndarray) -> list[int]:
         values = (np.frombuffer(bytes([byte]) * part.itemsize, part.dtype)[0] for byte in POISONS)
         return [int(np.count_nonzero(part == value)) for value in values]
 
-    counts = [sum(each) for each in zip(*on_threads(hits, parts), strict=True)] or [0] * len(POISONS)
-    first, second, *_ = sorted(POISONS, key=lambda byte: counts[POISONS.index(byte)])
+    counts = dict(zip(POISONS, map(sum, zip(*on_threads(hits, parts), strict=True)), strict=False))
+    first, second, *_ = sorted(POISONS, key=lambda byte: counts.get(byte, 0))
     return first, second
 
 

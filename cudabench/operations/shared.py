@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -62,10 +61,8 @@ def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> Non
     """Do `work` on the parts of range(length), one to a thread."""
     if threads == 1:
         work(slice(0, length))
-        return
-    step = cdiv(length, threads)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, pieces(slice(0, length), step)))
+    else:
+        on_threads(work, [*pieces(slice(0, length), cdiv(length, threads))], threads)
 
 
 def pieces(strip: slice, length: int) -> Iterator[slice]:
@@ -102,7 +99,7 @@ def _fill(
     many bits of the sequence as it has, so where each piece begins in it is known."""
     bits: Any = rng.bit_generator
     start = bits.state
-    pieces = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else made.size // PIECE
+    whole = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else made.size // PIECE
     words = PIECE * made.itemsize // 8
 
     def piece(at: int) -> None:
@@ -110,10 +107,10 @@ def _fill(
         own.state = start
         draw(np.random.Generator(own.advance(at * words)), made[at * PIECE : (at + 1) * PIECE])
 
-    if pieces > 1:
-        on_threads(piece, range(pieces))
-        bits.advance(pieces * words)
-        made = made[pieces * PIECE :]
+    if whole > 1:
+        on_threads(piece, range(whole))
+        bits.advance(whole * words)
+        made = made[whole * PIECE :]
     draw(rng, made)
 
 

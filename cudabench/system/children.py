@@ -50,13 +50,14 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task]) -> list[Made]:
-    """Return what a function, most of it in libraries that let other threads run, makes of each task."""
+def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int | None = None) -> list[Made]:
+    """Return what a function, most of it in libraries that let other threads run, makes of each task; threads: how many
+    do, by the processors unless told."""
     if len(tasks) < 2:
         return [work(task) for task in tasks]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(processors(), len(tasks), MOST_THREADS)) as pool:
+    with ThreadPoolExecutor(threads or min(processors(), len(tasks), MOST_THREADS)) as pool:
         return list(pool.map(work, tasks))
 
 
