@@ -22,7 +22,7 @@ from typing import Any
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import Result
-from cudabench.system import confined
+from cudabench.system import confined, interrupts
 
 VARIABLE = "CUDABENCH_JOBS"
 EACH_BYTES = 1 << 30  # what a simulation takes besides copies of the buffers,
@@ -126,14 +126,10 @@ def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process])
     mine = [out_of, to, *(end for other in others for end in (other.to, other.out_of))]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
     # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with warnings.catch_warnings():
-            # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with interrupts.deferred(), warnings.catch_warnings():
+        # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
     tasks.close()
     back.close()
     return _Process(process, to, out_of)
@@ -143,11 +139,11 @@ def _work(
     cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection, parents: Sequence[Connection]
 ) -> None:
     """Be the child: simulate what comes until no more does, and leave, without the parent's handlers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    interrupts.ready()
     for end in parents:
         end.close()
     gc.freeze()  # what the parent made stays shared
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
     said = 0.0
 

@@ -124,36 +124,39 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
         return function()
     ended_read, ended_write = os.pipe()
     result = os.memfd_create("cudabench-result")
+    child = 0
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
+        # What a signal raises within Python's own hooks for a fork would be lost.
+        with interrupts.kept(), warnings.catch_warnings():
             # Python warns of other threads: the child takes no lock of theirs, computes and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
-            # What an alarm raises within Python's own hooks for a fork would be lost.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-            try:
-                child = os.fork()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if child == 0:
-            _compute(function, result, memory)
-        os.close(ended_write)
-        ended_write = -1
-        try:
-            in_time = _readable(ended_read, seconds)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
-            _, status = os.waitpid(child, 0)
+            child = os.fork()
+            if child == 0:
+                _compute(function, result, memory)
+            os.close(ended_write)
+            ended_write = -1
+        in_time = _readable(ended_read, seconds)
+        with interrupts.kept():
+            status, child = _end(child), 0
         if not in_time:
             raise TooLong
         value: T = _unpacked(result, status)
         return value
     finally:
+        if child:
+            _end(child)
         for file in (ended_read, ended_write, result):
             if file >= 0:
                 os.close(file)
+
+
+def _end(child: int) -> int:
+    """End a forked process, unless it has ended, and return its status."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
+    return os.waitpid(child, 0)[1]
 
 
 def _readable(file: int, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM around what must not be stopped half-way."""
+"""Ctrl-C, SIGTERM and alarms around what must not be stopped half-way."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from types import FrameType
 from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+KEPT = (*STOPS, signal.SIGALRM) if hasattr(signal, "SIGALRM") else STOPS
 
 
 def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
     """Return what handles the signals in Python; nothing outside the main thread, where no handler runs."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    found = {number: signal.getsignal(number) for number in STOPS}
+    found = {number: signal.getsignal(number) for number in KEPT}
     return {number: handler for number, handler in found.items() if callable(handler)}
 
 
