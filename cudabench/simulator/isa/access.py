@@ -33,11 +33,12 @@ class MemoryOp:
     def __init__(
         self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
     ) -> None:
-        self.kind, self.dtype, self.count = kind, dtype, count
+        self.kind, self.dtype, self.count, self.space = kind, dtype, count, space
         self.width, self.size = dtype.itemsize, dtype.itemsize * count
         self.location: Location = builder.ins.location
         spaces = ("global", "shared", "local") if space == "generic" else (COUNTED_AS.get(space, space),)
         self.number = len(builder.accesses)
+        builder.access_made = self
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # a load whose value a compare-and-swap puts to the test

@@ -13,6 +13,7 @@ import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
+from cudabench.simulator.native.emit import encoded
 from cudabench.simulator.program import debug_info, flow, ptx
 from cudabench.simulator.program.calls import (
     Calls,
@@ -116,6 +117,7 @@ class Builder:
         self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register, self.address_offset = -1, 0
+        self.access_made: MemoryOp | None = None  # of the instruction that is being built
         self.ins: Instruction = None  # type: ignore[assignment]
         self.calls = Calls(module, name)
         self.shared_functions = {
@@ -458,7 +460,7 @@ class Builder:
             (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
             self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
-            waits, cached, polling, signs, meets,
+            waits, cached, polling, signs, meets, {},
         )  # fmt: skip
 
     def find_bounds(self, found: Sequence[int]) -> None:
@@ -538,7 +540,7 @@ class Builder:
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
-        self.strong, self.signs = None, False
+        self.strong, self.signs, self.access_made = None, False, None
         if ins.opcode == "call":
             call(self, ins)
             return
@@ -553,6 +555,8 @@ class Builder:
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
         op.address, op.offset = self.address_register, self.address_offset
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
+        if op.kind in ("plain", "collective"):
+            op.native = encoded(self, ins, self.access_made)
         self.finish(ins, op)
         if self.kept:
             self.note_slot(ins, op)

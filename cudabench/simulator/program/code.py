@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.ptx import Location
@@ -13,6 +13,7 @@ from cudabench.simulator.values import Array, Value
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
+    from cudabench.simulator.native.emit import Native
     from cudabench.simulator.program.calls import Site
 
 
@@ -76,7 +77,8 @@ class Op:
     register that picks from them. address: the register that a memory instruction's address is in, or -1; offset:
     the bytes to add to it. pointer: what the results point to (see `flow.points_to`), or None: what the operands
     point to. site: of a call, what it may reach: its targets are their first blocks, in their order, then the block
-    behind the call.
+    behind the call. native: what it is in the native engine, None where that lacks it. undefined: the registers that it
+    reads and that may never have been written. watched: whether anything else is noted before it runs.
     """
 
     run: Run | None
@@ -97,11 +99,15 @@ class Op:
     function: str = ""
     pointer: int | None = None
     site: Site | None = None
+    native: Native | None = None
+    undefined: tuple[int, ...] = ()
+    watched: bool = False
 
     def before(self, note: Run) -> None:
         """Let something be noted each time before it runs."""
         run = self.run
         assert run is not None
+        self.watched = True
 
         def noting(machine: Machine) -> None:
             note(machine)
@@ -161,7 +167,8 @@ class Code(NamedTuple):
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
     let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
-    atomics that return what they find, by volatile or ordered reads, or where there are fences.
+    atomics that return what they find, by volatile or ordered reads, or where there are fences. encoded: the code as
+    the native engine takes it, by library.
     """
 
     name: str
@@ -192,6 +199,7 @@ class Code(NamedTuple):
     polling: frozenset[int]
     signs: frozenset[int]
     meets: bool
+    encoded: dict[int, Any]
 
     @property
     def cooperative(self) -> bool:

@@ -88,7 +88,9 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
     for op in ops:
         read = tuple(sorted(undefined.intersection(op.uses)))
         if read and op.opcode not in _COPIES and op.run is not None:
+            watched = op.watched
             op.before(partial(_look, read, op.line))
+            op.undefined, op.watched = read, watched  # the native engine looks itself
 
 
 def closure(found: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:

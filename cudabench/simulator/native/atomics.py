@@ -1,0 +1,1 @@
+"""Atomic operations in the native engine."""

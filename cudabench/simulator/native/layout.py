@@ -1,0 +1,74 @@
+"""The structures that Python and C++ share, field by field those of `native/engine.hpp`."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+FALLS, BRANCH, EXIT, BARRIER, TABLE = range(5)
+ENDS = {"branch": BRANCH, "exit": EXIT, "barrier": BARRIER, "table": TABLE}
+SPACES = ("global", "shared", "local", "constant")  # of the numbers of an access
+SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
+KINDS = {"load": 0, "store": 1, "atomic": 2}
+FINISHED, GOES_ON, SUSPECT = range(3)
+
+OP = np.dtype(
+    [("code", "i4"), ("guard", "i4"), ("inverted", "i4"), ("line", "i4"), ("into", "i4", 4), ("from", "i4", 8),
+     ("access", "i4"), ("flags", "i4"), ("immediate", "i8")]
+)  # fmt: skip
+CODE_BLOCK = np.dtype(
+    [(name, "i4") for name in (
+        "first", "count", "weight", "rank", "end", "guard", "inverted", "target", "targets", "selector", "members",
+        "warp_barrier", "barrier_op", "reduction", "into", "predicate", "flip", "reserved",
+    )]
+)  # fmt: skip
+ACCESS = np.dtype(
+    [("number", "i4", 4)]
+    + [(name, "i4") for name in (
+        "kind", "space", "size", "width", "count", "uniform", "served", "returns", "by_data", "cached", "line",
+        "skewed",
+    )]
+    + [(name, "i8") for name in ("local_low", "local_high", "shared_low", "shared_high")]
+    + [("shift", "i4", 4), ("issued", "i4", 4)]
+)  # fmt: skip
+REGION = np.dtype(
+    [("base", "i8"), ("size", "i8"), ("data", "u8"), ("writable", "i4"), ("watched", "i4"), ("heap", "i4"),
+     ("constant", "i4")]
+)  # fmt: skip
+REGISTER = np.dtype([("bits", "i4"), ("special", "i4"), ("value", "i8")])
+COUNTS = np.dtype([(name, "i8") for name in ("requests", "pieces", "ideal", "merged", "reloads")])
+EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parted", "taking")])
+DETOUR = np.dtype(
+    [(name, "i8") for name in ("taken", "taking", "parted", "zero_lanes", "zero_warps", "turns", "waiting")]
+)
+ARRAYS = (
+    "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
+    "sampled",
+)  # fmt: skip
+
+
+class Description(ctypes.Structure):
+    """`LaunchDescription`."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ARRAYS),
+        *((name, ctypes.c_int64) for name in (
+            "ops_count", "blocks_count", "tables_count", "accesses_count", "registers_count", "regions_count",
+            "parameters_size", "order_count", "shared_starts_count", "numbers_count",
+        )),
+        ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
+        *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
+        *((name, ctypes.c_int32) for name in (
+            "threads", "footprint", "shares", "granule_global", "granule_shared", "reserved",
+        )),
+    )  # fmt: skip
+
+
+SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR)
+
+
+def size_of(what: Any) -> int:
+    """Return the bytes of one of SIZES."""
+    return ctypes.sizeof(what) if isinstance(what, type) else int(what.itemsize)

@@ -1,0 +1,174 @@
+"""A kernel's code as the arrays that the native engine takes, made once a kernel."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F401 (register what encodes instructions)
+from cudabench.simulator.native.emit import NativeOp
+from cudabench.simulator.native.layout import ACCESS, BARRIER, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
+from cudabench.simulator.program.code import Block, Code, Op
+from cudabench.simulator.values import Affine, Array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+
+AXES = ("x", "y", "z")
+SPECIAL = {
+    **{f"%tid.{axis}": 1 + place for place, axis in enumerate(AXES)},
+    **{f"%ctaid.{axis}": 4 + place for place, axis in enumerate(AXES)},
+    **{f"%ntid.{axis}": 7 + place for place, axis in enumerate(AXES)},
+    **{f"%nctaid.{axis}": 10 + place for place, axis in enumerate(AXES)},
+    "%laneid": 13, "%warpid": 14, "%nwarpid": 15, "%lanemask_eq": 16, "%lanemask_lt": 17, "%lanemask_le": 18,
+    "%lanemask_gt": 19, "%lanemask_ge": 20, "%dynamic_smem_size": 21, "%total_smem_size": 22,
+}  # fmt: skip
+VALUES = {"WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0}
+FRESH = 100  # in the place of `special`: given its first value in each block
+OTHER = "other"  # the operation of what the native engine lacks
+FAR = np.iinfo(np.int64).max
+
+
+class Encoded(NamedTuple):
+    """The arrays; made: the memory instructions in the order of `accesses`; lacking: lines of the PTX whose
+    instruction the native engine lacks."""
+
+    ops: Array
+    blocks: Array
+    tables: Array
+    accesses: Array
+    registers: Array
+    made: tuple[MemoryOp, ...]
+    lacking: frozenset[int]
+
+
+def refusal(code: Code) -> str:
+    """Return why the NumPy engine runs all launches of a kernel, "" where the native one may."""
+    reasons = {
+        "the kernel synchronises its grid": code.cooperative,
+        "the kernel takes locks": code.locks,
+        "the kernel polls": code.waits or bool(code.polling),
+        "the kernel orders its accesses by fences": code.orders,
+        "the kernel enters functions by jumps": code.calls,
+        "the kernel uses several memory proxies": code.proxies,
+        "a register has an unusual width": any(width not in (1, 8, 16, 32, 64, 128) for width in code.widths),
+        "the kernel is empty": not code.blocks,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def encode(code: Code, names: dict[str, int]) -> Encoded:
+    """Return a kernel's arrays; names: of the operations that the library has."""
+    ops: list[tuple[Any, ...]] = []
+    tables: list[int] = []
+    made: dict[int, MemoryOp] = {}  # by identity
+    lacking: set[int] = set()
+    blocks = np.zeros(len(code.blocks), CODE_BLOCK)
+
+    def row(op: Op, one: NativeOp) -> tuple[Any, ...]:
+        access = -1
+        if one.access is not None:
+            made.setdefault(id(one.access), one.access)
+            access = list(made).index(id(one.access))
+        into = (*one.into, *[-1] * (4 - len(one.into)))
+        sources = (*one.sources, *[-1] * (8 - len(one.sources)))
+        return (
+            names[one.name], op.guard, op.inverted, op.line.ptx_line, into, sources, access, one.flags, one.immediate
+        )  # fmt: skip
+
+    for block in code.blocks:
+        record = blocks[block.number]
+        record["first"] = len(ops)
+        for op in block.ops:
+            for one in _native(op, code, names, lacking):
+                ops.append(row(op, one))
+        record["count"] = len(ops) - record["first"]
+        record["weight"], record["rank"] = block.weight, block.rank
+        record["members"] = _members(block)
+        record["warp_barrier"] = bool(block.ops) and block.ops[0].function == "__syncwarp"
+        for name in ("guard", "selector", "into", "predicate"):
+            record[name] = -1
+        end = block.terminator
+        if end is not None and not _ends(end, record, tables):
+            ops.append(row(end, NativeOp(OTHER)))
+            record["count"] += 1
+            lacking.add(end.line.ptx_line)
+    registers = np.zeros(len(code.widths), REGISTER)
+    registers["bits"] = [width if width != 128 else 64 for width in code.widths]
+    live = code.blocks[0].live
+    for index, value in enumerate(code.initial):
+        registers[index]["value"] = _signed(value.base) if type(value) is Affine else int(value)
+        if live >> index & 1:
+            registers[index]["special"] = FRESH
+    for name, index in code.special.items():
+        registers[index]["special"] = SPECIAL.get(name, 0)
+        registers[index]["value"] = VALUES.get(name, 0)
+    accesses = np.zeros(len(made), ACCESS)
+    for place, access in enumerate(made.values()):
+        _fill_access(accesses[place], access, code)
+    return Encoded(
+        np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
+        frozenset(lacking),
+    )  # fmt: skip
+
+
+def _signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _native(op: Op, code: Code, names: dict[str, int], lacking: set[int]) -> list[NativeOp]:
+    """Return the operations of one instruction: what looks for registers that nothing has written, then its own."""
+    native = op.native
+    if op.run is None and native is None:
+        return []
+    if native is None or op.watched or not {one.name for one in native.ops} <= names.keys():
+        lacking.add(op.line.ptx_line)
+        return [NativeOp(OTHER)]
+    checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]
+    return [*checks, *native.ops]
+
+
+def _members(block: Block) -> int:
+    """Return the register of the mask of a warp-wide instruction that a block begins with, -2 where that names all,
+    -1 without one."""
+    if not block.ops or block.ops[0].kind != "collective":
+        return -1
+    return -2 if block.ops[0].native is None else block.ops[0].native.members
+
+
+def _ends(end: Op, record: Any, tables: list[int]) -> bool:
+    """Fill in how a block ends; return whether the native engine knows that."""
+    if end.kind not in ENDS or (end.kind == "exit" and end.run is not None):
+        return False
+    record["guard"], record["inverted"] = end.guard, end.inverted
+    barrier = end.barrier
+    if end.kind == "barrier":
+        if barrier is None or getattr(barrier, "arrive", True) or barrier.count is not None:
+            return False
+        if barrier.reduction is not None:
+            return False
+        record["barrier_op"] = record["first"]
+    elif end.kind == "branch":
+        record["target"] = end.targets[0]
+    elif end.kind == "table":
+        record["target"], record["targets"], record["selector"] = len(tables), len(end.targets), end.selector
+        tables.extend(end.targets)
+    record["end"] = ENDS[end.kind]
+    return True
+
+
+def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
+    record["number"] = [access.numbers.get(space, -1) for space in SPACES]
+    record["kind"], record["space"] = KINDS[access.kind], SPACE.get(access.space, SPACE["generic"])
+    if access.space == "const":
+        record["space"] = SPACE["constant"]
+    record["size"], record["width"], record["count"] = access.size, access.width, access.count
+    record["line"], record["skewed"] = access.location.ptx_line, access.skewed
+    record["cached"] = bool(access.cached)
+    record["returns"] = access.target is not None and access.target in code.read
+    record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
+    record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
+    record["issued"] = -1

@@ -1,0 +1,1 @@
+"""Warp-wide instructions in the native engine."""

@@ -1,0 +1,197 @@
+// What the parts of the engine share: a program as it was decoded, a launch, a block of threads that runs.
+//
+// A block's registers lie by register, then lane: a register of 32 bits of a block of 256 threads is 256 consecutive
+// words. A predicate is one word a warp. Threads are padded to whole warps; lanes that only fill up the last warp are
+// never active. All warps of a block run the same basic block of code at once, the one of the lowest rank of those
+// where lanes wait, as the NumPy engine does with the lanes of a chunk.
+//
+// The engine finds whether a launch is clean. At the first sign of a fault it stops, gives memory back as it was, and
+// whoever asked runs the launch on the NumPy engine, which names the fault.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace engine {
+
+using i8 = int8_t;
+using i16 = int16_t;
+using i32 = int32_t;
+using i64 = int64_t;
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using f32 = float;
+using f64 = double;
+
+constexpr int LANES = 32;
+constexpr u32 ALL = 0xFFFFFFFFu;
+
+enum Space : i32 { GLOBAL, SHARED, LOCAL, CONSTANT, PARAMETER, GENERIC };
+enum AccessKind : i32 { LOAD, STORE, ATOMIC };
+enum BlockEnd : i32 { FALLS, BRANCH, EXIT, BARRIER, TABLE };
+constexpr i32 AS_IT_IS = -1, ONE_LANE = -2; // see Access::issued
+
+// The structures below are those of cudabench/simulator/native/layout.py, field by field.
+
+struct Op {
+    i32 code;     // index of the operation
+    i32 guard;    // predicate register, or -1
+    i32 inverted; // whether the guard is
+    i32 line;     // of the PTX
+    i32 into[4];  // registers that are written, -1 for none
+    i32 from[8];  // registers that are read, -1 for none
+    i32 access;   // index of the memory instruction, or -1
+    i32 flags;    // what the operation says
+    i64 immediate;
+};
+
+struct CodeBlock {
+    i32 first, count; // ops
+    i32 weight;       // instructions of the PTX
+    i32 rank;
+    i32 end; // BlockEnd
+    i32 guard, inverted;
+    i32 target;          // block behind a branch; first entry of a table
+    i32 targets;         // entries of the table
+    i32 selector;        // register that picks from it
+    i32 members;         // of a block that begins with a warp-wide instruction: register of its mask, -2 for all; or -1
+    i32 warp_barrier;    // whether that is __syncwarp()
+    i32 barrier_op;      // tells one barrier from another
+    i32 reduction;       // of bar.red: 0 none, 1 popc, 2 and, 3 or
+    i32 into, predicate; // of bar.red: registers
+    i32 flip;            // of bar.red: whether the predicate is read inverted
+    i32 reserved;
+};
+
+struct Access {
+    i32 number[4]; // under which requests are counted, by Space up to CONSTANT; -1 where it has none
+    i32 kind;      // AccessKind
+    i32 space;     // Space
+    i32 size;      // bytes of a lane
+    i32 width;     // bytes of an element
+    i32 count;     // elements of a lane
+    i32 uniform;   // of a store: whether all lanes write one constant
+    i32 served;    // of an atomic on shared memory: 0 words, 1 lanes, 2 swap, 3 loop
+    i32 returns;   // of an atomic: whether anybody uses what it finds
+    i32 by_data;   // whether the address comes from what was read from memory
+    i32 cached;    // through the read-only cache
+    i32 line;      // of the PTX
+    i32 skewed;    // local: aligned by accident at best
+    i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
+    i64 shared_low, shared_high; // likewise
+    i32 shift[4];  // by Space: bytes to add to the address that is counted
+    i32 issued[4]; // by Space: bytes of a lane that are counted; AS_IT_IS; 0: another does it; ONE_LANE
+};
+
+struct Region {
+    i64 base, size;
+    u8 *data;
+    i32 writable;
+    i32 watched; // whether the launch may write it, so that accesses are checked for races
+    i32 heap, constant;
+};
+
+struct Register {
+    i32 bits;    // 1, 8, 16, 32, 64
+    i32 special; // 0 none, else what it holds: see special() in machine.cpp
+    i64 value;   // that it begins with
+};
+
+struct LaunchDescription {
+    const Op *ops;
+    const CodeBlock *blocks;
+    const i32 *tables;
+    const Access *accesses;
+    const Register *registers;
+    const Region *regions; // [0] is nobody's
+    const u8 *parameters;
+    const i64 *order;           // numbers of the blocks of the grid that run, in their order
+    const i32 *shared_starts;   // of the shared variables
+    const u8 *followed;         // by place in `order`: 1 where the footprint of the block is followed
+    const u8 *sampled;          // likewise: whether patterns of its accesses are looked at
+    i64 ops_count, blocks_count, tables_count, accesses_count, registers_count, regions_count, parameters_size;
+    i64 order_count, shared_starts_count, numbers_count;
+    i64 grid[3], block[3];
+    i64 shared_size, dynamic_shared, local_bytes;
+    i64 budget; // instructions of one block of threads
+    i32 threads; // of the machine
+    i32 footprint;
+    i32 shares; // whether each block's instructions are kept
+    i32 granule_global, granule_shared; // bytes of the smallest access
+    i32 reserved;
+};
+
+// What is counted of one memory instruction on one array.
+struct Counts {
+    i64 requests, pieces, ideal, merged, reloads;
+};
+
+// How often a basic block of code ran.
+struct Executed {
+    i64 warps, lanes, taken, parted, taking;
+};
+
+// What a division or root, by its line, adds; and an atomic that is a loop.
+struct Detour {
+    i64 taken, taking, parted, zero_lanes, zero_warps, turns, waiting;
+};
+
+struct Launch;
+struct Worker;
+struct Block;
+using Run = void (*)(Block &, const Op &);
+
+struct Operation {
+    const char *name;
+    Run run;
+};
+
+// One block of threads as it runs. Operations read `mask`: the active lanes by warp, guard included.
+struct Block {
+    Launch &launch;
+    Worker &worker;
+    u8 **registers;  // by index: where its lanes begin
+    const u32 *mask; // by warp
+    const u32 *root; // all threads there are, by warp
+    const u32 *exited;
+    int warps;
+    bool full; // whether all lanes of all warps are active
+    i64 place; // in the order of blocks
+    i64 index[3];
+    u8 *shared;
+    u8 *local; // thread by thread, `local_stride` bytes each
+    i64 local_stride;
+
+    template <class T> T *at(i32 index_) const { return reinterpret_cast<T *>(registers[index_]); }
+    u32 *predicate(i32 index_) const { return reinterpret_cast<u32 *>(registers[index_]); }
+    // Stop the launch: the NumPy engine is to look at it. why: a literal, for people who mend the engine.
+    void suspect(const char *why, const Op &op) const;
+};
+
+inline int lanes_of(u32 mask) { return __builtin_popcount(mask); }
+inline int first_lane(u32 mask) { return __builtin_ctz(mask); }
+
+// The operations of each part, by name.
+const std::vector<Operation> &memory_operations();
+const std::vector<Operation> &atomic_operations();
+const std::vector<Operation> &warp_operations();
+
+// Parts that are told of what happens (counts.cpp, races.cpp, footprint.cpp).
+
+// One request: the lanes of a warp that go to one space by one instruction. addresses: bytes in the space, of active
+// lanes. region: index of the region in global and constant memory, of the shared variable, else 0.
+struct Request {
+    const Access &access;
+    i32 space;
+    i32 region;
+    int warp;
+    u32 mask;
+    const i64 *addresses; // 32
+};
+
+} // namespace engine

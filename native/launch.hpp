@@ -1,0 +1,88 @@
+// A launch, and the workers that run its blocks.
+#pragma once
+
+#include "counts.hpp"
+#include "engine.hpp"
+#include "footprint.hpp"
+#include "memory.hpp"
+#include "races.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace engine {
+
+using Clock = std::chrono::steady_clock;
+
+enum Status : i32 { FINISHED, GOES_ON, SUSPECT };
+
+// A copy of what the description points to, and what all workers share.
+struct Launch {
+    LaunchDescription about;
+    std::vector<Op> ops;
+    std::vector<Run> runs; // by op
+    std::vector<CodeBlock> blocks;
+    std::vector<i32> by_rank; // blocks
+    std::vector<i32> tables;
+    std::vector<Access> accesses;
+    std::vector<Register> registers;
+    std::vector<Region> regions;
+    std::vector<u8> parameters;
+    std::vector<i64> order;
+    std::vector<i32> shared_starts;
+    std::vector<u8> followed, sampled;
+    int threads, warps; // of a block, padded to whole warps
+    i64 places;         // arrays that the counts of an instruction tell apart
+    std::vector<u32> root;
+
+    std::atomic<i64> next{0}, done{0};
+    std::atomic<bool> suspected{false};
+    std::atomic<const char *> why{nullptr};
+    std::atomic<i32> suspect_line{0};
+    Undo undo;
+    Shadows shadows;
+    Marks marks;
+    std::vector<std::unique_ptr<Worker>> workers;
+
+    explicit Launch(const LaunchDescription &description);
+    ~Launch();
+    Status advance(double seconds);
+    void suspect(const char *reason, i32 line);
+};
+
+// Runs blocks one after another; between two calls of `run` a block may be half-way.
+struct Worker {
+    Launch &launch;
+    int number;
+    Block block;
+    std::vector<u8> frame, shared, local;
+    std::vector<u8 *> registers;
+    std::vector<u32> exited, active, guarded;
+    std::vector<u32> ready, waiting;                 // by rank and warp
+    std::vector<u64> ready_ranks, waiting_ranks;     // bits
+    std::vector<u32> parked;                         // lanes at barriers, by warp
+    i32 parked_at = -1, parked_op = -1, lanes_ready = 0; // code block of the barrier
+    bool running = false;
+    i64 instructions = 0, steps = 0;
+    std::vector<Executed> executed;
+    std::vector<i64> shares; // by basic block and place in the order
+    Counters counters;
+    Races races;
+    Footprints footprints;
+
+    Worker(Launch &launch, int number);
+    // Run until the time is up or nothing is left; return whether anything is left.
+    bool run(Clock::time_point end);
+
+  private:
+    void start();
+    bool step(); // false: the block has ended, or is suspected
+    bool release();
+    void execute(const CodeBlock &code, i32 number, const u32 *mask);
+    bool members_missing(const CodeBlock &code, const u32 *mask);
+    void arrive(i32 number, const u32 *mask);
+    void fill_special(const Register &about, i32 index, bool first);
+};
+
+} // namespace engine

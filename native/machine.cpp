@@ -1,0 +1,511 @@
+// The order in which lanes run: basic blocks of code, branches, barriers, the end of threads.
+#include "launch.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <unordered_map>
+
+namespace engine {
+
+namespace base {
+const std::vector<Operation> &scalar_operations();
+}
+#ifdef HAVE_AVX2
+namespace avx2 {
+const std::vector<Operation> &scalar_operations();
+}
+#endif
+#ifdef HAVE_AVX512
+namespace avx512 {
+const std::vector<Operation> &scalar_operations();
+}
+#endif
+
+namespace {
+
+constexpr i64 CHECKED = 256; // steps between two looks at the clock
+
+const std::vector<Operation> &scalar_operations() {
+#ifdef HAVE_AVX512
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return avx512::scalar_operations();
+#endif
+#ifdef HAVE_AVX2
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return avx2::scalar_operations();
+#endif
+    return base::scalar_operations();
+}
+
+const std::vector<Operation> &operations() {
+    static const std::vector<Operation> all = [] {
+        std::vector<Operation> found;
+        for (const auto *part : {&scalar_operations(), &memory_operations(), &atomic_operations(), &warp_operations()})
+            found.insert(found.end(), part->begin(), part->end());
+        return found;
+    }();
+    return all;
+}
+
+bool any(const u32 *mask, int warps) {
+    u32 found = 0;
+    for (int warp = 0; warp < warps; warp++)
+        found |= mask[warp];
+    return found != 0;
+}
+
+i32 lowest(const std::vector<u64> &bits) {
+    for (size_t word = 0; word < bits.size(); word++)
+        if (bits[word])
+            return i32(64 * word) + __builtin_ctzll(bits[word]);
+    return -1;
+}
+
+template <class T> std::vector<T> copied(const T *from, i64 count) {
+    return count ? std::vector<T>(from, from + count) : std::vector<T>();
+}
+
+size_t bytes_of(const Register &about, int threads) {
+    size_t size = about.bits == 1 ? size_t(threads) / 8 : size_t(threads) * (about.bits / 8);
+    return (size + 63) / 64 * 64;
+}
+
+} // namespace
+
+void Block::suspect(const char *why, const Op &op) const { launch.suspect(why, op.line); }
+
+Launch::Launch(const LaunchDescription &d)
+    : about(d), ops(copied(d.ops, d.ops_count)), blocks(copied(d.blocks, d.blocks_count)),
+      tables(copied(d.tables, d.tables_count)), accesses(copied(d.accesses, d.accesses_count)),
+      registers(copied(d.registers, d.registers_count)), regions(copied(d.regions, d.regions_count)),
+      parameters(copied(d.parameters, d.parameters_size)), order(copied(d.order, d.order_count)),
+      shared_starts(copied(d.shared_starts, d.shared_starts_count)), followed(copied(d.followed, d.order_count)),
+      sampled(copied(d.sampled, d.order_count)) {
+    i64 real = d.block[0] * d.block[1] * d.block[2];
+    warps = int((real + LANES - 1) / LANES);
+    threads = warps * LANES;
+    root.assign(size_t(warps), ALL);
+    if (real % LANES)
+        root.back() = (1u << (real % LANES)) - 1;
+    places = std::max<i64>({1, d.regions_count, d.shared_starts_count});
+    for (const Op &op : ops)
+        runs.push_back(operations()[size_t(op.code)].run);
+    by_rank.resize(blocks.size());
+    for (size_t number = 0; number < blocks.size(); number++)
+        by_rank[size_t(blocks[number].rank)] = i32(number);
+    undo.start(*this);
+    shadows.start(*this);
+    marks.start(*this);
+    int many = std::max(1, std::min<int>(d.threads, int(std::min<i64>(d.order_count, 1 << 16))));
+    for (int number = 0; number < many; number++)
+        workers.push_back(std::make_unique<Worker>(*this, number));
+}
+
+Launch::~Launch() = default;
+
+void Launch::suspect(const char *reason, i32 line) {
+    bool first = false;
+    if (suspected.compare_exchange_strong(first, true)) {
+        suspect_line = line;
+        why = reason;
+    }
+}
+
+Status Launch::advance(double seconds) {
+    auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    std::atomic<bool> left{false};
+    std::vector<std::thread> helpers;
+    for (size_t number = 1; number < workers.size(); number++)
+        helpers.emplace_back([&, number] {
+            if (workers[number]->run(end))
+                left = true;
+        });
+    if (workers[0]->run(end))
+        left = true;
+    for (std::thread &helper : helpers)
+        helper.join();
+    if (suspected) {
+        undo.restore(*this);
+        return SUSPECT;
+    }
+    return left ? GOES_ON : FINISHED;
+}
+
+Worker::Worker(Launch &of, int which)
+    : launch(of), number(which), block{of,   *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false,
+                                       0,    {0, 0, 0}, nullptr, nullptr, 0},
+      counters(of), races(of, which), footprints(of) {
+    size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
+    size_t total = 64;
+    for (const Register &about : launch.registers)
+        total += bytes_of(about, launch.threads);
+    frame.assign(total, 0);
+    u8 *place = frame.data() + (64 - reinterpret_cast<uintptr_t>(frame.data()) % 64) % 64;
+    for (const Register &about : launch.registers) {
+        registers.push_back(place);
+        place += bytes_of(about, launch.threads);
+    }
+    exited.assign(warps, 0);
+    active.assign(warps, 0);
+    guarded.assign(warps, 0);
+    parked.assign(warps, 0);
+    ready.assign(codes * warps, 0);
+    waiting.assign(codes * warps, 0);
+    ready_ranks.assign(words, 0);
+    waiting_ranks.assign(words, 0);
+    executed.assign(codes, Executed{});
+    if (launch.about.shares)
+        shares.assign(codes * launch.order.size(), 0);
+    // Whole words of 16 bytes, as the NumPy engine has them.
+    shared.assign(size_t(launch.about.shared_size + 15) / 16 * 16, 0);
+    block.local_stride = (launch.about.local_bytes + 15) / 16 * 16;
+    local.assign(size_t(block.local_stride) * size_t(launch.threads), 0);
+    block.registers = registers.data();
+    block.exited = exited.data();
+    block.shared = shared.data();
+    block.local = local.data();
+    for (size_t index = 0; index < launch.registers.size(); index++)
+        fill_special(launch.registers[index], i32(index), true);
+}
+
+// Give a register what it begins with: at first, and again for each block what differs from one to the next.
+void Worker::fill_special(const Register &about, i32 index, bool first) {
+    const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
+    auto all = [&](i64 value) {
+        switch (about.bits) {
+        case 1: std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u); break;
+        case 8: std::fill_n(block.at<u8>(index), launch.threads, u8(value)); break;
+        case 16: std::fill_n(block.at<u16>(index), launch.threads, u16(value)); break;
+        case 32: std::fill_n(block.at<u32>(index), launch.threads, u32(value)); break;
+        default: std::fill_n(block.at<u64>(index), launch.threads, u64(value));
+        }
+    };
+    auto each = [&](auto value) {
+        for (int thread = 0; thread < launch.threads; thread++)
+            block.at<u32>(index)[thread] = u32(value(thread));
+    };
+    i64 real = of_block[0] * of_block[1] * of_block[2];
+    auto own = [&](int thread) { return thread < real ? i64(thread) : i64(0); };
+    auto bit = [](int thread) { return 1u << (thread % LANES); };
+    if (about.special >= 4 && about.special <= 6) { // ctaid
+        all(block.index[about.special - 4]);
+        return;
+    }
+    if (about.special == 100) { // may be read before it is written
+        all(about.value);
+        return;
+    }
+    if (!first)
+        return;
+    switch (about.special) {
+    case 0: all(about.value); break;
+    case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
+    case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
+    case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;
+    case 7: case 8: case 9: all(of_block[about.special - 7]); break;     // ntid
+    case 10: case 11: case 12: all(of_grid[about.special - 10]); break;  // nctaid
+    case 13: each([&](int thread) { return thread % LANES; }); break;    // laneid
+    case 14: each([&](int thread) { return thread / LANES; }); break;    // warpid
+    case 15: all(launch.warps); break;                                   // nwarpid
+    case 16: each([&](int thread) { return bit(thread); }); break;       // lanemask_eq
+    case 17: each([&](int thread) { return bit(thread) - 1; }); break;   // lanemask_lt
+    case 18: each([&](int thread) { return bit(thread) | (bit(thread) - 1); }); break;    // lanemask_le
+    case 19: each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); }); break; // lanemask_gt
+    case 20: each([&](int thread) { return ~(bit(thread) - 1); }); break;                 // lanemask_ge
+    case 21: all(launch.about.dynamic_shared); break;
+    case 22: all(launch.about.shared_size); break;
+    }
+}
+
+bool Worker::run(Clock::time_point end) {
+    while (!launch.suspected) {
+        if (!running) {
+            i64 place = launch.next++;
+            if (place >= i64(launch.order.size())) {
+                launch.next = i64(launch.order.size());
+                return false;
+            }
+            block.place = place;
+            start();
+        }
+        for (i64 count = 0; running && count < CHECKED; count++)
+            running = step() && !launch.suspected;
+        if (!running && !launch.suspected)
+            launch.done++;
+        if (Clock::now() >= end)
+            return running || launch.next < i64(launch.order.size());
+    }
+    return false;
+}
+
+void Worker::start() {
+    i64 number_ = launch.order[size_t(block.place)];
+    block.index[0] = number_ % launch.about.grid[0];
+    block.index[1] = number_ / launch.about.grid[0] % launch.about.grid[1];
+    block.index[2] = number_ / launch.about.grid[0] / launch.about.grid[1];
+    for (size_t index = 0; index < launch.registers.size(); index++)
+        if (launch.registers[index].special)
+            fill_special(launch.registers[index], i32(index), false);
+    std::fill(exited.begin(), exited.end(), 0);
+    steps = 0;
+    running = true;
+    counters.start(block);
+    races.start(block);
+    footprints.start(block);
+    arrive(0, launch.root.data());
+}
+
+void Worker::arrive(i32 code, const u32 *mask) {
+    i32 rank = launch.blocks[size_t(code)].rank;
+    u32 *lanes = &ready[size_t(rank) * size_t(launch.warps)];
+    for (int warp = 0; warp < launch.warps; warp++)
+        lanes[warp] |= mask[warp];
+    ready_ranks[size_t(rank) / 64] |= u64(1) << (rank % 64);
+}
+
+bool Worker::step() {
+    i32 rank = lowest(ready_ranks);
+    if (rank < 0) {
+        if (lowest(waiting_ranks) >= 0) {
+            launch.suspect("lanes wait for others that never come", 0);
+            return false;
+        }
+        return parked_at >= 0 && release();
+    }
+    const size_t warps = size_t(launch.warps), first = size_t(rank) * warps;
+    const i32 number_ = launch.by_rank[size_t(rank)];
+    const CodeBlock &code = launch.blocks[size_t(number_)];
+    const u64 bit = u64(1) << (rank % 64);
+    std::copy_n(&ready[first], warps, active.begin());
+    std::fill_n(&ready[first], warps, 0);
+    ready_ranks[size_t(rank) / 64] &= ~bit;
+    if (waiting_ranks[size_t(rank) / 64] & bit) {
+        for (size_t warp = 0; warp < warps; warp++)
+            active[warp] |= waiting[first + warp];
+        std::fill_n(&waiting[first], warps, 0);
+        waiting_ranks[size_t(rank) / 64] &= ~bit;
+    }
+    if (code.members != -1 && members_missing(code, active.data())) {
+        std::copy_n(active.begin(), warps, &waiting[first]);
+        waiting_ranks[size_t(rank) / 64] |= bit;
+        return true;
+    }
+    execute(code, number_, active.data());
+    return true;
+}
+
+// Tell whether lanes that the masks of a warp-wide instruction name are elsewhere and have not ended.
+bool Worker::members_missing(const CodeBlock &code, const u32 *mask) {
+    for (int warp = 0; warp < launch.warps; warp++) {
+        if (!mask[warp])
+            continue;
+        u32 named = ALL;
+        if (code.members >= 0) {
+            named = 0;
+            for (u32 rest = mask[warp]; rest; rest &= rest - 1)
+                named |= block.at<u32>(code.members)[warp * LANES + first_lane(rest)];
+        }
+        if (named & ~mask[warp] & ~exited[size_t(warp)] & launch.root[size_t(warp)])
+            return true;
+    }
+    return false;
+}
+
+void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
+    const int warps = launch.warps;
+    steps += code.weight;
+    if (steps > launch.about.budget) {
+        launch.suspect("the budget of instructions is spent", 0);
+        return;
+    }
+    i64 many = 0, lanes = 0;
+    bool whole = true;
+    for (int warp = 0; warp < warps; warp++) {
+        many += mask[warp] != 0;
+        lanes += lanes_of(mask[warp]);
+        whole &= mask[warp] == ALL;
+    }
+    instructions += code.weight * many;
+    Executed &times = executed[size_t(number_)];
+    times.warps += many;
+    times.lanes += lanes;
+    if (!shares.empty())
+        shares[size_t(number_) * launch.order.size() + size_t(block.place)] += code.weight * many;
+    for (i32 place = code.first; place < code.first + code.count; place++) {
+        const Op &op = launch.ops[size_t(place)];
+        block.mask = mask;
+        block.full = whole;
+        if (op.guard >= 0) {
+            const u32 *guard = block.predicate(op.guard);
+            u32 some = 0, every = ALL;
+            for (int warp = 0; warp < warps; warp++) {
+                guarded[size_t(warp)] = mask[warp] & (op.inverted ? ~guard[warp] : guard[warp]);
+                some |= guarded[size_t(warp)];
+                every &= guarded[size_t(warp)];
+            }
+            if (!some)
+                continue;
+            block.mask = guarded.data();
+            block.full = every == ALL;
+        }
+        launch.runs[size_t(place)](block, op);
+        if (launch.suspected.load(std::memory_order_relaxed))
+            return;
+    }
+    // The lanes for which the guard of the end holds are in `guarded`, the others in `rest`.
+    if (code.end == FALLS) {
+        arrive(number_ + 1, mask);
+        return;
+    }
+    u32 rest[LANES] = {}; // a block has 32 warps at most
+    for (int warp = 0; warp < warps; warp++) {
+        u32 guard = ALL;
+        if (code.guard >= 0) {
+            guard = block.predicate(code.guard)[warp];
+            guard = code.inverted ? ~guard : guard;
+        }
+        guarded[size_t(warp)] = mask[warp] & guard;
+        rest[warp] = mask[warp] & ~guard;
+    }
+    const u32 *yes = guarded.data();
+    const bool some = any(yes, warps);
+    if (any(rest, warps))
+        arrive(number_ + 1, rest);
+    if (!some)
+        return;
+    switch (code.end) {
+    case BRANCH:
+        for (int warp = 0; warp < warps; warp++) {
+            times.taken += lanes_of(yes[warp]);
+            times.taking += yes[warp] != 0;
+            times.parted += yes[warp] && rest[warp];
+        }
+        arrive(code.target, yes);
+        break;
+    case EXIT:
+        for (int warp = 0; warp < warps; warp++)
+            exited[size_t(warp)] |= yes[warp];
+        break;
+    case TABLE: {
+        const u32 *chosen = block.at<u32>(code.selector);
+        int ways[LANES] = {};
+        for (i32 entry = 0; entry < code.targets; entry++) {
+            u32 lanes_here[LANES] = {};
+            for (int warp = 0; warp < warps; warp++) {
+                for (u32 left = yes[warp]; left; left &= left - 1)
+                    if (chosen[warp * LANES + first_lane(left)] == u32(entry))
+                        lanes_here[warp] |= left & -left;
+                ways[warp] += lanes_here[warp] != 0;
+            }
+            if (any(lanes_here, warps))
+                arrive(launch.tables[size_t(code.target + entry)], lanes_here);
+        }
+        for (int warp = 0; warp < warps; warp++) {
+            times.taken += lanes_of(yes[warp]);
+            times.parted += ways[warp] > 1;
+            for (u32 left = yes[warp]; left; left &= left - 1)
+                if (chosen[warp * LANES + first_lane(left)] >= u32(code.targets)) {
+                    launch.suspect("a branch table has no such entry", 0);
+                    return;
+                }
+        }
+        break;
+    }
+    case BARRIER:
+        if (parked_at >= 0 && parked_at != number_) {
+            launch.suspect("lanes wait at two barriers", 0);
+            return;
+        }
+        if (parked_at >= 0) {
+            // In parts: the NumPy engine looks whether the turns of a loop differ.
+            launch.suspect("lanes come to a barrier in parts", 0);
+            return;
+        }
+        parked_at = number_;
+        std::copy_n(yes, warps, parked.begin());
+        if (std::equal(yes, yes + warps, launch.root.begin()))
+            release();
+        break;
+    }
+}
+
+// Let all threads of the block go on behind the barrier at which they are; false where some are missing.
+bool Worker::release() {
+    const CodeBlock &code = launch.blocks[size_t(parked_at)];
+    if (!std::equal(parked.begin(), parked.end(), launch.root.begin())) {
+        launch.suspect("threads are missing at a barrier", 0);
+        return false;
+    }
+    if (code.reduction) {
+        const u32 *values = block.predicate(code.predicate);
+        i64 count = 0;
+        for (int warp = 0; warp < launch.warps; warp++)
+            count += lanes_of((code.flip ? ~values[warp] : values[warp]) & launch.root[size_t(warp)]);
+        i64 threads = launch.about.block[0] * launch.about.block[1] * launch.about.block[2];
+        if (code.reduction == 1)
+            std::fill_n(block.at<u32>(code.into), launch.threads, u32(count));
+        else
+            std::fill_n(block.predicate(code.into), launch.warps, (code.reduction == 2 ? count == threads : count > 0) ? ALL : 0u);
+    }
+    races.barrier(block);
+    i32 following = parked_at + 1;
+    parked_at = -1;
+    arrive(following, parked.data());
+    return true;
+}
+
+} // namespace engine
+
+using namespace engine;
+
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
+PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
+PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
+PUBLIC i64 cudabench_size_of(i32 what) {
+    const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
+                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour)};
+    return sizes[what];
+}
+
+PUBLIC Launch *cudabench_launch(const LaunchDescription *about) { return new Launch(*about); }
+PUBLIC void cudabench_end(Launch *launch) { delete launch; }
+PUBLIC i32 cudabench_advance(Launch *launch, double seconds) { return launch->advance(seconds); }
+PUBLIC i64 cudabench_done(Launch *launch) { return launch->done; }
+PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
+    *line = launch->suspect_line;
+    return launch->why;
+}
+PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
+
+// What ran: warp instructions; by basic block; by basic block and block of the grid where that is kept.
+PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
+    i64 instructions = 0;
+    for (const auto &worker : launch->workers) {
+        instructions += worker->instructions;
+        for (size_t number = 0; number < worker->executed.size(); number++) {
+            const Executed &more = worker->executed[number];
+            executed[number].warps += more.warps;
+            executed[number].lanes += more.lanes;
+            executed[number].taken += more.taken;
+            executed[number].parted += more.parted;
+            executed[number].taking += more.taking;
+        }
+        for (size_t place = 0; place < worker->shares.size(); place++)
+            shares[place] += worker->shares[place];
+    }
+    return instructions;
+}
+
+PUBLIC void cudabench_counts(Launch *launch, Counts *counts) {
+    for (const auto &worker : launch->workers)
+        for (size_t row = 0; row < worker->counters.rows.size(); row++) {
+            const Counts &more = worker->counters.rows[row];
+            counts[row].requests += more.requests;
+            counts[row].pieces += more.pieces;
+            counts[row].ideal += more.ideal;
+            counts[row].merged += more.merged;
+            counts[row].reloads += more.reloads;
+        }
+}

@@ -1,0 +1,58 @@
+"""One launch on both engines of the simulator, for tests that compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudabench.compile.compiler import compile_ptx
+from cudabench.simulator import api
+from cudabench.simulator.native import launch as native
+from cudabench.simulator.program.arguments import place_arguments
+
+
+class Both(NamedTuple):
+    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, and the
+    arguments behind each."""
+
+    report: api.Report
+    ran: native.Ran | str
+    numpy: list[Any]
+    native: list[Any]
+
+    def same(self) -> bool:
+        """Return whether all arrays have the same bits."""
+        pairs = zip(self.numpy, self.native, strict=True)
+        return all(x.tobytes() == y.tobytes() for x, y in pairs if isinstance(x, np.ndarray))
+
+
+def copies(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments with arrays of their own."""
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
+
+
+def loaded(source: str, arch: str = "sm_90") -> api.Program:
+    """Return a program of CUDA C++ or of PTX text."""
+    return api.load(source if ".version" in source else compile_ptx(source, "k.cu", arch=arch).ptx)
+
+
+def both(
+    program: api.Program, kernel: str, grid: Any, block: Any, arguments: Sequence[Any], *, shared_bytes: int = 0,
+    threads: int = 1, footprint: bool = False,
+) -> Both:  # fmt: skip
+    """Run a launch on both engines, each with arrays of its own."""
+    mine, theirs = copies(arguments), copies(arguments)
+    program.reset()
+    report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+    program.reset()
+    code = program.code(kernel)
+    placed = place_arguments(code, program.space(), mine, None, {})
+    three = [tuple([*((one,) if isinstance(one, int) else one), 1, 1])[:3] for one in (grid, block)]
+    plan = program.plan(kernel, *three, shared_bytes, False, None, None, None)
+    ran = native.attempt(
+        plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
+        progress=None, threads=threads,
+    )  # fmt: skip
+    return Both(report, ran, theirs, mine)
