@@ -5,3 +5,5 @@ def library():
     return ctypes.CDLL(path)
 def reason():
     return "none"
+def engine():
+    return os.environ.get("CUDABENCH_ENGINE", "")

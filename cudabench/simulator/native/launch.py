@@ -18,7 +18,7 @@ from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.values import Array
-from cudabench.system import native
+from cudabench.system import children, native
 
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
 FOLLOWED = 16
@@ -50,6 +50,16 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
     return library, names
+
+
+def wanted(plan: Plan) -> bool:
+    """Return whether a launch is to be tried on the native engine."""
+    return native.engine() != "numpy" and not refusal(plan.code)
+
+
+def threads() -> int:
+    """Return how many threads run the blocks of a launch."""
+    return children.processors()
 
 
 def refused(plan: Plan, placed: Placed) -> str:
@@ -166,7 +176,8 @@ def _regions(placed: Placed, watched: set[int] | None) -> Array:
     found = np.zeros(len(slots), REGION)
     for number, region in enumerate(slots):
         found[number] = (
-            region.base, region.size, region.bytes.ctypes.data if region.size else 0, region.writable and region.size > 0,
+            region.base, region.size, region.bytes.ctypes.data if region.size else 0,
+            region.writable and region.size > 0,
             watched is None or region.base in watched, type(region).__name__ == "HeapRegion", region.constant,
         )  # fmt: skip
     return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F401 (register what encodes instructions)
 from cudabench.simulator.native.emit import NativeOp
-from cudabench.simulator.native.layout import ACCESS, BARRIER, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
+from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.values import Affine, Array
 
