@@ -6,6 +6,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from cudabench.system import children, native
 
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
 FOLLOWED = 16
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 class Ran(NamedTuple):
@@ -58,8 +60,8 @@ def wanted(plan: Plan) -> bool:
 
 
 def threads() -> int:
-    """Return how many threads run the blocks of a launch."""
-    return children.processors()
+    """Return how many threads run the blocks of a launch: as `THREADS` says, else one for each core."""
+    return THREADS.get() or children.processors()
 
 
 def refused(plan: Plan, placed: Placed) -> str:
