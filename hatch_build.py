@@ -27,7 +27,7 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
         try:
             made = native.build(folder)
         except native.NotBuilt as lack:
-            self.app.display_warning(f"The simulator will run without its native engine. {lack}.")
+            self.app.display_warning(f"The simulator will run without its native engine, as {lack}.")
             return
         if version != "editable":
             platform = next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import functools
 import hashlib
 import json
 import os
@@ -62,6 +61,10 @@ class NotBuilt(Exception):
 
 class NotYet(NotBuilt):
     """Nothing hinders a build; there was none."""
+
+
+class Failed(NotBuilt):
+    """The compiler failed, and would again."""
 
 
 # Building ------------------------------------------------------------------------------------------------------------
@@ -170,7 +173,7 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
     own_library = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
     try:
         _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
-    except NotBuilt:
+    except Failed:
         _run([link], source)  # there is no static one
 
 
@@ -182,7 +185,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
     try:
         while waiting or running:
             while waiting and len(running) < most:
-                log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed with the last name of it
+                log: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed when forgotten
                 words = waiting.pop(0)
                 running[_started(words, folder, log.fileno())] = words, log
             for process in [one for one in running if one.poll() is not None]:
@@ -193,9 +196,9 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                     lines = [line for line in text.splitlines() if line.strip()]
                     status = f"it ended with status {process.returncode}"
                     said = next((line for line in lines if "error" in line), lines[-1] if lines else status)
-                    raise NotBuilt(f"{words[0]} failed ({said[:400]})", f"see {BY_HAND}, or name another by CXX", text)
+                    raise Failed(f"{words[0]} failed ({said[:400]})", f"see {BY_HAND}, or name another by CXX", text)
             if time.monotonic() > end:
-                raise NotBuilt(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
+                raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
             time.sleep(0.01)
     finally:
         for process in running:
@@ -209,7 +212,7 @@ def _started(words: Sequence[str], folder: Path, output: int) -> subprocess.Pope
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
         )
     except OSError as error:
-        raise NotBuilt(f"{words[0]} does not run ({error.strerror})", "name another C++ compiler by CXX") from None
+        raise Failed(f"{words[0]} does not run ({error.strerror})", "name another C++ compiler by CXX") from None
 
 
 # Loading -------------------------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ def library() -> ctypes.CDLL | None:
     asked = wanted()
     if asked == "numpy":
         return None
-    found = _loaded(os.environ.get(NAMED), at_need=True)
+    found = _loaded(at_need=True)
     if isinstance(found, ctypes.CDLL):
         return found
     if asked == "native" or NAMED in os.environ:
@@ -249,7 +252,7 @@ def lack() -> NotBuilt | None:
     """Return why runs have no native engine, None where they have; builds nothing."""
     if wanted() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
-    found = _loaded(os.environ.get(NAMED), at_need=False)
+    found = _loaded(at_need=False)
     return found if isinstance(found, NotBuilt) else None
 
 
@@ -258,8 +261,17 @@ def reason() -> str:
     return str(lack() or "")
 
 
-@functools.cache
-def _loaded(named: str | None, *, at_need: bool) -> ctypes.CDLL | NotBuilt:
+_known: dict[str | None, ctypes.CDLL | NotBuilt] = {}
+
+
+def _loaded(*, at_need: bool) -> ctypes.CDLL | NotBuilt:
+    named = os.environ.get(NAMED)
+    if named not in _known or (at_need and isinstance(_known[named], NotYet)):
+        _known[named] = _load(named, at_need)
+    return _known[named]
+
+
+def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
     try:
         try:
             path = _found(named)
@@ -311,8 +323,8 @@ def _built_at_need() -> Path:
     print("Building the simulator's native engine once, about 30 s ...", file=sys.stderr, flush=True)
     try:
         made = build(folder)
-    except NotBuilt as lack:
-        if lack.log and not _memory_is_bounded():
+    except Failed as lack:
+        if not _memory_is_bounded():
             note = {"compiler": _identity(compiler()), "problem": lack.problem, "repair": lack.repair}
             with contextlib.suppress(OSError):
                 (folder / "failed.json").write_text(json.dumps(note))
