@@ -10,9 +10,9 @@ without, =native demands it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
+import functools
 import hashlib
 import json
 import os
@@ -202,7 +202,8 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
             time.sleep(0.01)
     finally:
         for process in running:
-            os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
+            with contextlib.suppress(OSError):  # it has just ended
+                os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
             process.wait()
 
 
@@ -231,7 +232,7 @@ def wanted() -> Literal["automatic", "native", "numpy"]:
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the native engine, built now if need be; None where there is none, or CUDABENCH_ENGINE is numpy.
+    """Return the native engine, built now if need be; None where there is none, which is told, or none is wanted.
 
     Raises DeviceUnusable where there is none and CUDABENCH_ENGINE demands it.
     """
@@ -245,6 +246,7 @@ def library() -> ctypes.CDLL | None:
         from cudabench.errors import DeviceUnusable
 
         raise DeviceUnusable(f"The native engine is not there, as {found}.")
+    _tell(f"The simulator runs without its native engine, often 10 to 100 times slower, as {found}.")
     return None
 
 
@@ -259,6 +261,13 @@ def lack() -> NotBuilt | None:
 def reason() -> str:
     """Return in a sentence why runs have no native engine and what would mend it; empty where they have."""
     return str(lack() or "")
+
+
+@functools.cache
+def _tell(line: str) -> None:
+    """Say something once, to who reads messages."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
 
 
 _known: dict[str | None, ctypes.CDLL | NotBuilt] = {}
@@ -318,9 +327,9 @@ def _built_at_need() -> Path:
     """Build into the cache, and keep there that it failed, so that not each command tries."""
     folder = _cached()
     assert folder is not None, "without a cache nothing is built at need"
-    if sys.stderr is None:
+    if sys.stderr is None:  # nobody would know what is waited for
         raise NotYet("it is not built yet", f"build it with {BY_HAND}")
-    print("Building the simulator's native engine once, about 30 s ...", file=sys.stderr, flush=True)
+    _tell("Building the simulator's native engine once, about 30 s ...")
     try:
         made = build(folder)
     except Failed as lack:
@@ -351,11 +360,15 @@ def _identity(command: Sequence[str]) -> list[str]:
 
 def main() -> int:
     """Build by hand: print the library's path, or what the compiler said."""
+    import argparse
+
     parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the simulator's native engine.")
     parser.add_argument("folder", nargs="?", type=Path, default=INSTALLED, help="where to put it: in the package")
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
     words = parser.parse_args()
     try:
+        with contextlib.suppress(OSError):
+            (words.folder / NAME).unlink()  # one that does not load may have the right key
         print(build(words.folder, sanitize=words.sanitize))
     except NotBuilt as lack:
         print(f"{lack.log}\n{lack}", file=sys.stderr)
