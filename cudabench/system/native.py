@@ -180,18 +180,18 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
     """Run commands beside each other, on all processors; NotBuilt with the first error of one that fails."""
     most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    running: dict[subprocess.Popen[bytes], tuple[Sequence[str], IO[str]]] = {}
-    waiting, end = [*commands], time.monotonic() + MOST_SECONDS
+    running: dict[subprocess.Popen[bytes], tuple[Sequence[str], IO[bytes]]] = {}
+    waiting, end, logs = [*commands], time.monotonic() + MOST_SECONDS, contextlib.ExitStack()
     try:
         while waiting or running:
             while waiting and len(running) < most:
-                log: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed when forgotten
+                log: IO[bytes] = logs.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
                 words = waiting.pop(0)
                 running[_started(words, folder, log.fileno())] = words, log
             for process in [one for one in running if one.poll() is not None]:
                 words, log = running.pop(process)
                 log.seek(0)
-                text = log.read()
+                text = log.read().decode(errors="replace")
                 if process.returncode:
                     lines = [line for line in text.splitlines() if line.strip()]
                     status = f"it ended with status {process.returncode}"
@@ -201,6 +201,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                 raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
             time.sleep(0.01)
     finally:
+        logs.close()
         for process in running:
             with contextlib.suppress(OSError):  # it has just ended
                 os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
