@@ -130,9 +130,31 @@ def test_two_processes_build_once(source: Path, tmp_path: Path) -> None:
     counting.write_text(f'#!/bin/sh\necho "$@" >> "{calls}"\nexec c++ "$@"\n')
     counting.chmod(0o755)
     words = [sys.executable, "-c", code, str(tmp_path / "made"), str(source)]
-    both = [subprocess.Popen(words, env={**os.environ, "CXX": str(counting)}) for _ in range(2)]
+    root = Path(native.__file__).parents[2]
+    both = [subprocess.Popen(words, cwd=root, env={**os.environ, "CXX": str(counting)}) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
     assert len([line for line in calls.read_text().splitlines() if " answer.cpp " in line]) == 1
+
+
+@needs_compiler
+def test_by_hand(tmp_path: Path) -> None:
+    """The builder is a program, also as a file alone: it prints the path, or what the compiler says and ends with 1."""
+    (tmp_path / "cudabench" / "system").mkdir(parents=True)
+    (tmp_path / "native").mkdir()
+    alone = shutil.copy(native.__file__, tmp_path / "cudabench" / "system")
+    (tmp_path / "native" / "answer.cpp").write_text(ANSWER % 42)
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", alone, *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert Path(ran().stdout.strip()) == tmp_path / "cudabench" / "_native" / native.NAME
+    assert ctypes.CDLL(ran("here").stdout.strip()).answer() == 42
+    assert (tmp_path / "here" / native.NAME).exists()
+    (tmp_path / "native" / "answer.cpp").write_text("wrong\n")
+    failed = ran("here")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "answer.cpp:1" in failed.stderr
 
 
 def test_a_failure_is_remembered(

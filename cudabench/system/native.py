@@ -107,7 +107,8 @@ def compiler() -> list[str]:
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
     """Return the library in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
-    source, made = source or source_folder(), folder / NAME
+    source, folder = (source or source_folder()).absolute(), folder.absolute()
+    made = folder / NAME
     if not sources(source):
         raise NotBuilt(f"{source} has no C++ files", "install cudabench anew")
     wanted = key(source, sanitize=sanitize)
@@ -187,7 +188,14 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
             while waiting and len(running) < most:
                 log: IO[bytes] = logs.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
                 words = waiting.pop(0)
-                running[_started(words, folder, log.fileno())] = words, log
+                try:
+                    process = subprocess.Popen(
+                        words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
+                    )
+                except OSError as error:
+                    problem = f"{words[0]} does not run ({error.strerror})"
+                    raise Failed(problem, "name another C++ compiler by CXX") from None
+                running[process] = words, log
             for process in [one for one in running if one.poll() is not None]:
                 words, log = running.pop(process)
                 log.seek(0)
@@ -206,15 +214,6 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
             with contextlib.suppress(OSError):  # it has just ended
                 os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
             process.wait()
-
-
-def _started(words: Sequence[str], folder: Path, output: int) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
-        )
-    except OSError as error:
-        raise Failed(f"{words[0]} does not run ({error.strerror})", "name another C++ compiler by CXX") from None
 
 
 # Loading -------------------------------------------------------------------------------------------------------------
@@ -330,7 +329,10 @@ def _built_at_need() -> Path:
     assert folder is not None, "without a cache nothing is built at need"
     if sys.stderr is None:  # nobody would know what is waited for
         raise NotYet("it is not built yet", f"build it with {BY_HAND}")
-    _tell("Building the simulator's native engine once, about 30 s ...")
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        _tell("Building the simulator's native engine once, about 30 s ...")
     try:
         made = build(folder)
     except Failed as lack:
