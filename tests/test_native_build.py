@@ -263,3 +263,25 @@ def test_the_engine_of_this_checkout(cudabench: Runner) -> None:
     assert native.library() is not None, native.reason()
     (engine,) = [part for part in cudabench("info", "--json").json["parts"] if part["name"] == "engine"]
     assert engine["version"].startswith(("native (g++ ", "native (clang++ "))
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("nm"), reason="needs x86-64 and nm")
+def test_inline_functions_run_on_any_machine(tmp_path: Path) -> None:
+    """Of an inline function that files for AVX-512 have, too, the linker finds one for any machine first."""
+
+    def inline(level: str) -> set[str]:
+        found: set[str] = set()
+        for path in native.sources():
+            if path.stem.endswith("_simd"):
+                made = str(tmp_path / f"{path.stem}.o")
+                options = [*native.OPTIONS, "-DHAVE_AVX2", "-DHAVE_AVX512", *native.LEVELS[level], f"-DLEVEL={level}"]
+                subprocess.run([*native.compiler(), *options, "-c", str(path), "-o", made], check=True)
+                names = subprocess.run(["nm", "--defined-only", made], capture_output=True, text=True, check=True)
+                found |= {name for _, kind, name in map(str.split, names.stdout.splitlines()) if kind in "WVu"}
+        return found
+
+    base = inline("base")
+    assert inline("avx2") <= base
+    assert inline("avx512") <= base
