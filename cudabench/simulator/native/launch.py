@@ -56,7 +56,7 @@ def _names() -> tuple[Any, dict[str, int]] | None:
 
 def wanted(plan: Plan) -> bool:
     """Return whether a launch is to be tried on the native engine."""
-    return native.engine() != "numpy" and not refusal(plan.code)
+    return native.wanted() != "numpy" and not refusal(plan.code)
 
 
 def threads() -> int:
