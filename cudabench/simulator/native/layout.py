@@ -45,7 +45,7 @@ DETOUR = np.dtype(
 )
 ARRAYS = (
     "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
-    "sampled",
+    "sampled", "chunks",
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class Description(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ARRAYS),
         *((name, ctypes.c_int64) for name in (
             "ops_count", "blocks_count", "tables_count", "accesses_count", "registers_count", "regions_count",
-            "parameters_size", "order_count", "shared_starts_count", "numbers_count",
+            "parameters_size", "order_count", "shared_starts_count", "numbers_count", "chunks_count",
         )),
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
