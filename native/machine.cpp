@@ -473,7 +473,8 @@ PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
 PUBLIC i64 cudabench_size_of(i32 what) {
     const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
-                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour)};
+                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour),
+                         sizeof(Sums), sizeof(ConstantRequest)};
     return sizes[what];
 }
 

@@ -9,12 +9,8 @@ import numpy as np
 
 from cudabench.simulator.count.footprint import CONSTANT_SHIFT, LOOKED_AT, ConstantLines, Touched
 from cudabench.simulator.count.requests import changes
+from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
 from cudabench.simulator.values import Array
-
-SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "turns", "partial", "fresh", "missing")])
-REQUEST = np.dtype(
-    [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
-)
 
 
 def touched(
@@ -32,7 +28,7 @@ def touched(
     logged = library.cudabench_footprint(
         handle, *(ctypes.c_void_p(array.ctypes.data) for array in (sectors, sums, instructions)), ctypes.byref(requests)
     )
-    log = np.zeros(logged, REQUEST)
+    log = np.zeros(logged, CONSTANT_REQUEST)
     library.cudabench_constant_requests(handle, ctypes.c_void_p(log.ctypes.data))
     found = {}
     for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():

@@ -6,6 +6,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 class Ran(NamedTuple):
@@ -60,12 +62,12 @@ def _names() -> tuple[Any, dict[str, int]] | None:
 
 def wanted(plan: Plan) -> bool:
     """Return whether a launch is to be tried on the native engine."""
-    return native.engine() != "numpy" and not refusal(plan.code)
+    return native.wanted() != "numpy" and not refusal(plan.code)
 
 
 def threads() -> int:
-    """Return how many threads run the blocks of a launch."""
-    return children.processors()
+    """Return how many threads run the blocks of a launch: as `THREADS` says, else one for each core."""
+    return THREADS.get() or children.processors()
 
 
 def refused(plan: Plan, placed: Placed) -> str:

@@ -43,6 +43,10 @@ EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parte
 DETOUR = np.dtype(
     [(name, "i8") for name in ("taken", "taking", "parted", "zero_lanes", "zero_warps", "turns", "waiting")]
 )
+SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "turns", "partial", "fresh", "missing")])
+CONSTANT_REQUEST = np.dtype(
+    [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
+)
 ARRAYS = (
     "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
     "sampled", "chunks",
@@ -66,7 +70,7 @@ class Description(ctypes.Structure):
     )  # fmt: skip
 
 
-SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR)
+SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR, SUMS, CONSTANT_REQUEST)
 
 
 def size_of(what: Any) -> int:
