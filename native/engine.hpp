@@ -31,6 +31,8 @@ using f64 = double;
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
 
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
 enum Space : i32 { GLOBAL, SHARED, LOCAL, CONSTANT, PARAMETER, GENERIC };
 enum AccessKind : i32 { LOAD, STORE, ATOMIC };
 enum BlockEnd : i32 { FALLS, BRANCH, EXIT, BARRIER, TABLE };
@@ -192,7 +194,9 @@ struct Request {
     i32 region;
     int warp;
     u32 mask;
-    const i64 *addresses; // 32
+    const i64 *addresses;  // 32; inactive lanes have that of the first active one
+    bool straight = false; // a full warp of which lane k is at addresses[0] + k * stride
+    i64 stride = 0;
 };
 
 } // namespace engine

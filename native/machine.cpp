@@ -254,6 +254,7 @@ void Worker::start() {
         if (launch.registers[index].special)
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
+    std::fill(local.begin(), local.end(), 0);
     steps = 0;
     running = true;
     if (!launch.per_block.empty())
@@ -466,8 +467,6 @@ bool Worker::release() {
 } // namespace engine
 
 using namespace engine;
-
-#define PUBLIC extern "C" __attribute__((visibility("default")))
 
 PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }

@@ -123,7 +123,8 @@ def _native(op: Op, code: Code, names: dict[str, int], lacking: set[int]) -> lis
     native = op.native
     if op.run is None and native is None:
         return []
-    if native is None or op.watched or not {one.name for one in native.ops} <= names.keys():
+    told = native is not None and any(one.access and (one.access.guess or one.access.polls) for one in native.ops)
+    if native is None or told or op.watched or not {one.name for one in native.ops} <= names.keys():
         lacking.add(op.line.ptx_line)
         return [NativeOp(OTHER)]
     checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]
