@@ -67,7 +67,7 @@ struct CodeBlock {
     i32 reduction;       // of bar.red: 0 none, 1 popc, 2 and, 3 or
     i32 into, predicate; // of bar.red: registers
     i32 flip;            // of bar.red: whether the predicate is read inverted
-    i32 reserved;
+    i32 expected;        // of a barrier: register of the number of threads that it waits for, -1: all of the block
 };
 
 struct Access {

@@ -446,12 +446,16 @@ bool Worker::release() {
         launch.suspect("threads are missing at a barrier", 0);
         return false;
     }
+    const i64 threads = launch.about.block[0] * launch.about.block[1] * launch.about.block[2];
+    if (code.expected >= 0 && block.at<u32>(code.expected)[0] != threads) {
+        launch.suspect("a barrier waits for other than all threads of the block", 0);
+        return false;
+    }
     if (code.reduction) {
         const u32 *values = block.predicate(code.predicate);
         i64 count = 0;
         for (int warp = 0; warp < launch.warps; warp++)
             count += lanes_of((code.flip ? ~values[warp] : values[warp]) & launch.root[size_t(warp)]);
-        i64 threads = launch.about.block[0] * launch.about.block[1] * launch.about.block[2];
         if (code.reduction == 1)
             std::fill_n(block.at<u32>(code.into), launch.threads, u32(count));
         else

@@ -21,7 +21,7 @@ OP = np.dtype(
 CODE_BLOCK = np.dtype(
     [(name, "i4") for name in (
         "first", "count", "weight", "rank", "end", "guard", "inverted", "target", "targets", "selector", "members",
-        "warp_barrier", "barrier_op", "reduction", "into", "predicate", "flip", "reserved",
+        "warp_barrier", "barrier_op", "reduction", "into", "predicate", "flip", "expected",
     )]
 )  # fmt: skip
 ACCESS = np.dtype(
