@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.count.counters import NOWHERE, Place, Row
@@ -29,10 +30,17 @@ def outcome(
         for warps, lanes, taken, parted, taking in ran.executed.tolist()
     ]
     rows = _rows(ran, plan)
+    footprint = None
+    if ran.touched is not None:
+        counted = {key: row.totals for key, row in rows.items()}
+        footprint = ran.touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
+    imbalance = None
+    if shares is not None and ran.shares is not None:
+        shares.take(ran.shares, ran.order)
+        imbalance = shares.imbalance(plan.grid)
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(), [], {}, None,
-        None if shares is None else shares.imbalance(plan.grid),
+        ran.counts["merged"].sum(axis=1).tolist(), set(), [], {}, footprint, imbalance,
     )  # fmt: skip
 
 
