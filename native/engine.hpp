@@ -82,6 +82,8 @@ struct Access {
     i32 cached;    // through the read-only cache
     i32 line;      // of the PTX
     i32 skewed;    // local: aligned by accident at best
+    i32 guess;     // a load whose value a compare-and-swap puts to the test: it does not race
+    i32 reserved;
     i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
     i64 shared_low, shared_high; // likewise
     i32 shift[4];  // by Space: bytes to add to the address that is counted

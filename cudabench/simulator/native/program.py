@@ -167,7 +167,7 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
         record["space"] = SPACE["constant"]
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
-    record["cached"] = bool(access.cached)
+    record["cached"], record["guess"] = bool(access.cached), access.guess
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
