@@ -1,9 +1,257 @@
+// Instructions in which the lanes of a warp take part together: shuffles, votes, matches, reductions, warp barriers.
 #include "launch.hpp"
 
 namespace engine {
 
+namespace {
+
+constexpr i32 GROUP = 1, ALIKE = 2, INVERTED = 2; // flags; ALIKE: b and c of a shuffle are constants
+
+// The masks that the lanes of a warp name: one for all of them, or one each.
+struct Named {
+    bool same;
+    u32 first;
+    const u32 *lanes; // 32, nullptr where all name the whole warp
+    u32 of(int lane) const { return same ? first : lanes[lane]; }
+};
+
+Named named_by(const Block &block, i32 members, int warp, u32 mask) {
+    if (members < 0)
+        return {true, ALL, nullptr};
+    const u32 *lanes = block.at<u32>(members) + warp * LANES;
+    const u32 first = lanes[first_lane(mask)];
+    u32 unlike = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        unlike |= (mask >> lane & 1) ? lanes[lane] ^ first : 0;
+    return {unlike == 0, first, lanes};
+}
+
+// Look at what the NumPy engine's `members.examine` reports, and let lanes meet. warp_barrier: __syncwarp, which waits
+// only for lanes that have not ended; one of cooperative groups is written as if they were there.
+bool meet(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
+    u32 outside = 0, all = 0;
+    if (named.same) {
+        outside = mask & ~named.first;
+        all = named.first;
+    } else
+        for (u32 rest = mask; rest; rest &= rest - 1) {
+            const int lane = first_lane(rest);
+            outside |= ~named.lanes[lane] & (rest & -rest);
+            all |= named.lanes[lane];
+        }
+    if (outside) {
+        block.suspect("a lane is not in its own mask", op);
+        return false;
+    }
+    if ((all & block.exited[warp]) && !(warp_barrier && !(op.flags & GROUP))) {
+        block.suspect("a mask names a lane that has ended", op);
+        return false;
+    }
+    if (named.same) {
+        block.worker.races.meet(block, warp, mask);
+        return true;
+    }
+    for (u32 rest = mask; rest;) {
+        const u32 mine = named.lanes[first_lane(rest)];
+        u32 alike = 0;
+        for (u32 left = rest; left; left &= left - 1)
+            if (named.lanes[first_lane(left)] == mine)
+                alike |= left & -left;
+        block.worker.races.meet(block, warp, alike);
+        rest &= ~alike;
+    }
+    return true;
+}
+
+// Do something for each warp with an active lane once its lanes have met; members: the register of their masks.
+template <class F> inline void each_warp(Block &block, const Op &op, i32 members, F work, bool warp_barrier = false) {
+    for (int warp = 0; warp < block.warps; warp++) {
+        const u32 mask = block.mask[warp];
+        if (!mask)
+            continue;
+        const Named named = named_by(block, members, warp, mask);
+        if (!meet(block, op, named, warp, mask, warp_barrier))
+            return;
+        work(warp, mask, named);
+    }
+}
+
+template <class T> inline void put(T *into, u32 mask, const T *found) {
+    for (int lane = 0; lane < LANES; lane++)
+        into[lane] = mask >> lane & 1 ? found[lane] : into[lane];
+}
+
+inline void put_bits(u32 &into, u32 mask, u32 found) { into = (into & ~mask) | (found & mask); }
+
+enum Mode { UP, DOWN, BUTTERFLY, INDEX };
+
+// The lane that each lane reads, itself where the other is out of its segment; return for which it is not.
+template <Mode MODE> u32 others(const u32 *b, const u32 *c, i32 *other) {
+    u32 valid = 0;
+    for (i32 lane = 0; lane < LANES; lane++) {
+        const i32 segment = i32(c[lane] >> 8 & 31), bound = i32(c[lane] & 31), by = i32(b[lane] & 31);
+        const i32 high = (lane & segment) | (bound & ~segment);
+        const i32 wanted = MODE == UP ? lane - by
+                           : MODE == DOWN ? lane + by
+                           : MODE == BUTTERFLY ? lane ^ by
+                                               : (lane & segment) | (by & ~segment);
+        const bool inside = MODE == UP ? wanted >= high : wanted <= high;
+        other[lane] = inside ? wanted & 31 : lane;
+        valid |= u32(inside) << lane;
+    }
+    return valid;
+}
+
+// shfl: from[] value, b, c and, or -1, the mask; into[] the value found and, or -1, whether it is another's.
+template <Mode MODE> void shuffle(Block &block, const Op &op) {
+    const u32 *value = block.at<u32>(op.from[0]), *b = block.at<u32>(op.from[1]), *c = block.at<u32>(op.from[2]);
+    u32 *into = block.at<u32>(op.into[0]), *valid_into = op.into[1] < 0 ? nullptr : block.predicate(op.into[1]);
+    i32 other[LANES];
+    u32 valid = 0;
+    bool known = false;
+    each_warp(block, op, op.from[3], [&](int warp, u32 mask, const Named &named) {
+        const int first = warp * LANES;
+        if (!known)
+            valid = others<MODE>(b + first, c + first, other);
+        known = op.flags & ALIKE;
+        if (mask != ALL || !named.same || named.first != ALL)
+            for (u32 rest = mask; rest; rest &= rest - 1) {
+                const int lane = first_lane(rest);
+                if (other[lane] != lane && !(mask & named.of(lane) & 1u << other[lane])) {
+                    block.suspect("a shuffle from a lane that does not take part", op);
+                    return;
+                }
+            }
+        u32 found[LANES];
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = value[first + other[lane]];
+        if (mask == ALL)
+            std::memcpy(into + first, found, sizeof found);
+        else
+            put(into + first, mask, found);
+        if (valid_into)
+            put_bits(valid_into[warp], mask, valid);
+    });
+}
+
+enum Vote { EVERY, SOME, UNIFORM, BALLOT };
+
+// vote: from[] the predicate and, or -1, the mask; flags: whether the predicate is inverted.
+template <Vote VOTE> void vote(Block &block, const Op &op) {
+    const u32 *value = block.predicate(op.from[0]);
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+        const u32 bits = op.flags & INVERTED ? ~value[warp] : value[warp];
+        const u32 yes = bits & mask, no = ~bits & mask;
+        if (VOTE == BALLOT) {
+            u32 *into = block.at<u32>(op.into[0]) + warp * LANES, found[LANES];
+            for (int lane = 0; lane < LANES; lane++)
+                found[lane] = yes & named.of(lane);
+            put(into, mask, found);
+            return;
+        }
+        auto holds = [&](u32 who) {
+            return VOTE == SOME ? (yes & who) != 0 : !(no & who) || (VOTE == UNIFORM && !(yes & who));
+        };
+        u32 found = named.same ? (holds(named.first) ? ALL : 0u) : 0u;
+        for (u32 rest = named.same ? 0u : mask; rest; rest &= rest - 1)
+            found |= holds(named.of(first_lane(rest))) ? rest & -rest : 0u;
+        put_bits(block.predicate(op.into[0])[warp], mask, found);
+    });
+}
+
+// match: from[] value and mask; into[] the lanes with the same value and, or -1, whether all have it.
+template <class T, bool EVERYBODY> void match(Block &block, const Op &op) {
+    const T *value = block.at<T>(op.from[0]);
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+        const T *mine = value + warp * LANES;
+        u32 found[LANES] = {}, whole = 0;
+        for (u32 rest = mask; rest; rest &= rest - 1) {
+            const int lane = first_lane(rest);
+            const u32 inside = named.of(lane) & mask;
+            u32 same = 0;
+            for (int other = 0; other < LANES; other++)
+                same |= u32(mine[other] == mine[lane]) << other;
+            same &= inside;
+            whole |= same == inside ? rest & -rest : 0u;
+            found[lane] = !EVERYBODY || same == inside ? same : 0u;
+        }
+        put(block.at<u32>(op.into[0]) + warp * LANES, mask, found);
+        if (op.into[1] >= 0)
+            put_bits(block.predicate(op.into[1])[warp], mask, whole);
+    });
+}
+
+// redux: from[] value and mask.
+template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F combine) {
+    const T *value = block.at<T>(op.from[0]);
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+        const T *mine = value + warp * LANES;
+        auto total = [&](u32 who) {
+            T sum = neutral;
+            for (u32 rest = who & mask; rest; rest &= rest - 1)
+                sum = combine(sum, mine[first_lane(rest)]);
+            return sum;
+        };
+        T found[LANES];
+        // All active lanes are in a mask that all of them have.
+        const T whole = named.same ? total(mask) : neutral;
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = named.same || !(mask >> lane & 1) ? whole : total(named.of(lane));
+        put(block.at<T>(op.into[0]) + warp * LANES, mask, found);
+    });
+}
+
+#define REDUX(T, NEUTRAL, E) [](Block &b, const Op &o) { reduce<T>(b, o, T(NEUTRAL), [](T x, T y) { return T(E); }); }
+
+void active_mask(Block &block, const Op &op) {
+    u32 *into = block.at<u32>(op.into[0]);
+    for (int warp = 0; warp < block.warps; warp++)
+        for (u32 rest = block.mask[warp]; rest; rest &= rest - 1)
+            into[warp * LANES + first_lane(rest)] = block.mask[warp];
+}
+
+// elect: the lowest active lane is chosen; from[] the mask.
+void elect(Block &block, const Op &op) {
+    each_warp(block, op, op.from[0], [&](int warp, u32 mask, const Named &) {
+        u32 *into = block.at<u32>(op.into[0]) + warp * LANES;
+        for (u32 rest = mask; rest; rest &= rest - 1)
+            into[first_lane(rest)] = u32(first_lane(mask));
+        put_bits(block.predicate(op.into[1])[warp], mask, mask & -mask);
+    });
+}
+
+void warp_barrier(Block &block, const Op &op) {
+    each_warp(block, op, op.from[0], [](int, u32, const Named &) {}, true);
+}
+
+} // namespace
+
 const std::vector<Operation> &warp_operations() {
-    static const std::vector<Operation> all;
+    static const std::vector<Operation> all = {
+        {"shfl.up", shuffle<UP>},
+        {"shfl.down", shuffle<DOWN>},
+        {"shfl.bfly", shuffle<BUTTERFLY>},
+        {"shfl.idx", shuffle<INDEX>},
+        {"vote.all", vote<EVERY>},
+        {"vote.any", vote<SOME>},
+        {"vote.uni", vote<UNIFORM>},
+        {"vote.ballot", vote<BALLOT>},
+        {"match.any.32", match<u32, false>},
+        {"match.any.64", match<u64, false>},
+        {"match.all.32", match<u32, true>},
+        {"match.all.64", match<u64, true>},
+        {"redux.add", REDUX(u32, 0, x + y)},
+        {"redux.and", REDUX(u32, ALL, x &y)},
+        {"redux.or", REDUX(u32, 0, x | y)},
+        {"redux.xor", REDUX(u32, 0, x ^ y)},
+        {"redux.min.u32", REDUX(u32, ALL, y < x ? y : x)},
+        {"redux.max.u32", REDUX(u32, 0, y > x ? y : x)},
+        {"redux.min.s32", REDUX(i32, INT32_MAX, y < x ? y : x)},
+        {"redux.max.s32", REDUX(i32, INT32_MIN, y > x ? y : x)},
+        {"activemask", active_mask},
+        {"elect", elect},
+        {"bar.warp.sync", warp_barrier},
+    };
     return all;
 }
 

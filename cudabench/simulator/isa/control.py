@@ -91,7 +91,7 @@ def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
         machine.registers[target] = result if mask is None else machine.merge(target, result)
 
     if kind == "red":
-        barrier.reduction = reduction
+        barrier.reduction, barrier.reduces = reduction, (words[1], target, predicate, flip)
     return Op(None, "barrier", ins.location, barrier=barrier)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F401 (register what encodes instructions)
 from cudabench.simulator.native.emit import NativeOp
-from cudabench.simulator.native.layout import ACCESS, BARRIER, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
+from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.values import Affine, Array
 
@@ -29,6 +28,7 @@ VALUES = {"WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0}
 FRESH = 100  # in the place of `special`: given its first value in each block
 OTHER = "other"  # the operation of what the native engine lacks
 FAR = np.iinfo(np.int64).max
+REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
 
 
 class Encoded(NamedTuple):
@@ -88,10 +88,10 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         record["weight"], record["rank"] = block.weight, block.rank
         record["members"] = _members(block)
         record["warp_barrier"] = bool(block.ops) and block.ops[0].function == "__syncwarp"
-        for name in ("guard", "selector", "into", "predicate"):
+        for name in ("guard", "selector", "into", "predicate", "expected"):
             record[name] = -1
         end = block.terminator
-        if end is not None and not _ends(end, record, tables):
+        if end is not None and not _ends(end, record, tables, code):
             ops.append(row(end, NativeOp(OTHER)))
             record["count"] += 1
             lacking.add(end.line.ptx_line)
@@ -124,7 +124,8 @@ def _native(op: Op, code: Code, names: dict[str, int], lacking: set[int]) -> lis
     native = op.native
     if op.run is None and native is None:
         return []
-    if native is None or op.watched or not {one.name for one in native.ops} <= names.keys():
+    told = native is not None and any(one.access and (one.access.guess or one.access.polls) for one in native.ops)
+    if native is None or told or op.watched or not {one.name for one in native.ops} <= names.keys():
         lacking.add(op.line.ptx_line)
         return [NativeOp(OTHER)]
     checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]
@@ -139,17 +140,24 @@ def _members(block: Block) -> int:
     return -2 if block.ops[0].native is None else block.ops[0].native.members
 
 
-def _ends(end: Op, record: Any, tables: list[int]) -> bool:
+def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
     """Fill in how a block ends; return whether the native engine knows that."""
     if end.kind not in ENDS or (end.kind == "exit" and end.run is not None):
         return False
     record["guard"], record["inverted"] = end.guard, end.inverted
     barrier = end.barrier
     if end.kind == "barrier":
-        if barrier is None or getattr(barrier, "arrive", True) or barrier.count is not None:
+        if barrier is None or getattr(barrier, "arrive", True):
             return False
-        if barrier.reduction is not None:
-            return False
+        if barrier.count is not None:
+            if code.widths[barrier.count] != 32:
+                return False
+            record["expected"] = barrier.count
+        if barrier.reduces is not None:
+            operation, record["into"], record["predicate"], record["flip"] = barrier.reduces
+            record["reduction"] = REDUCTIONS[operation]
+            if code.widths[record["into"]] != (32 if operation == "popc" else 1):
+                return False
         record["barrier_op"] = record["first"]
     elif end.kind == "branch":
         record["target"] = end.targets[0]

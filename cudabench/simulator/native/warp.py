@@ -1,1 +1,90 @@
 """Warp-wide instructions in the native engine."""
+
+from __future__ import annotations
+
+from cudabench.simulator.check.members import function_name
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Operand, Pair
+
+GROUP, ALIKE, INVERTED = 1, 2, 2  # flags of `native/warp.cpp`
+
+
+def _members(emit: Emit, operand: Operand | None) -> int:
+    """Return the register of the mask that lanes wait for, -1 where that is the whole warp; let the scheduler know."""
+    whole = operand is None or (isinstance(operand, Immediate) and operand.value & 0xFFFFFFFF == 0xFFFFFFFF)
+    if operand is None or whole:
+        return -1
+    before = len(emit.ops)
+    emit.members = emit.source(operand, "b32")
+    if len(emit.ops) > before:  # the scheduler reads the register before anything is executed
+        raise NotEncoded(emit.ins.text)
+    return emit.members
+
+
+def _at(ins: Instruction, place: int) -> Operand | None:
+    return ins.operands[place] if len(ins.operands) > place else None
+
+
+def _group(ins: Instruction) -> int:
+    """Return the flag of code of cooperative groups, of warp barriers alone."""
+    return GROUP if function_name(ins) == "__syncwarp" and ins.location.group else 0
+
+
+def _targets(emit: Emit, ins: Instruction) -> tuple[int, ...]:
+    """Return the register of 32 bits, and the predicate if there is one, of `d` or `d|p`."""
+    into = ins.operands[0]
+    if isinstance(into, Pair):
+        return emit.target(into.first, 32), emit.target(into.second, 1)
+    return (emit.target(into, 32),)
+
+
+@encodes("shfl")
+def _shfl(emit: Emit, ins: Instruction) -> None:
+    mode = next(word for word in ins.modifiers if word in ("up", "down", "bfly", "idx"))
+    sources = tuple(emit.source(operand, "b32") for operand in ins.operands[1:4])
+    alike = all(isinstance(operand, Immediate) for operand in ins.operands[2:4])
+    members = _members(emit, _at(ins, 4))
+    emit.op(f"shfl.{mode}", _targets(emit, ins), (*sources, members), flags=ALIKE if alike else 0)
+
+
+@encodes("vote")
+def _vote(emit: Emit, ins: Instruction) -> None:
+    mode = next(word for word in ins.modifiers if word in ("all", "any", "uni", "ballot"))
+    source, inverted = emit.predicate(ins.operands[1])
+    members = _members(emit, _at(ins, 2))
+    target = emit.target(ins.operands[0], 32 if mode == "ballot" else 1)
+    emit.op(f"vote.{mode}", (target,), (source, members), flags=INVERTED if inverted else 0)
+
+
+@encodes("match")
+def _match(emit: Emit, ins: Instruction) -> None:
+    mode, bits = "all" if "all" in ins.modifiers else "any", BITS[ins.modifiers[-1]]
+    source, members = emit.source(ins.operands[1], ins.modifiers[-1]), _members(emit, ins.operands[2])
+    emit.op(f"match.{mode}.{bits}", _targets(emit, ins), (source, members))
+
+
+@encodes("redux", types=("u32", "s32", "b32"))
+def _redux(emit: Emit, ins: Instruction) -> None:
+    name = next(word for word in ins.modifiers if word in ("add", "and", "or", "xor", "min", "max"))
+    type_ = ins.modifiers[-1]
+    source, members = emit.source(ins.operands[1], type_), _members(emit, ins.operands[2])
+    full = f"redux.{name}.{type_}" if name in ("min", "max") else f"redux.{name}"
+    emit.op(full, (emit.target(ins.operands[0], 32),), (source, members))
+
+
+@encodes("activemask")
+def _activemask(emit: Emit, ins: Instruction) -> None:
+    emit.op("activemask", (emit.target(ins.operands[0], 32),))
+
+
+@encodes("elect")
+def _elect(emit: Emit, ins: Instruction) -> None:
+    emit.op("elect", _targets(emit, ins), (_members(emit, ins.operands[1]),))
+
+
+@encodes("bar", "barrier")
+def _bar(emit: Emit, ins: Instruction) -> None:
+    """Encode bar.warp.sync; other barriers end a block of code (`program`)."""
+    if "warp" not in ins.modifiers:
+        raise NotEncoded(ins.text)
+    emit.op("bar.warp.sync", (), (_members(emit, ins.operands[0]),), flags=_group(ins))

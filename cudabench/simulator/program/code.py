@@ -50,12 +50,14 @@ class Refuse(Exception):
 class Barrier:
     """What a bar instruction asks for: its number, how many threads it counts, and a reduction of predicates.
 
-    number, count: registers; a count of None stands for all threads of the block.
+    number, count: registers; a count of None stands for all threads of the block. reduces: of bar.red the operation,
+    the register of the result, that of the predicate, and whether it is read inverted.
     """
 
     def __init__(self, number: int, count: int | None, arrive: bool) -> None:
         self.number, self.count, self.arrive = number, count, arrive
         self.reduction: Callable[[Machine, Array | None], None] | None = None
+        self.reduces: tuple[str, int, int, bool] | None = None
 
     def reduce(self, machine: Machine, mask: Array | None) -> None:
         """Give the lanes that pass together the result of bar.red."""
