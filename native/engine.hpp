@@ -30,6 +30,7 @@ using f64 = double;
 
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
+constexpr int SLOT_BITS = 40; // an array has 2^40 bytes of addresses, see cudabench/simulator/memory.py
 
 #define PUBLIC extern "C" __attribute__((visibility("default")))
 
