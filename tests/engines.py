@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -45,14 +46,15 @@ def both(
     """Run a launch on both engines, each with arrays of its own."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
-    report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+    with patch.object(native, "wanted", return_value=False):
+        report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})
     three = [tuple([*((one,) if isinstance(one, int) else one), 1, 1])[:3] for one in (grid, block)]
     plan = program.plan(kernel, *three, shared_bytes, False, None, None, None)
     ran = native.attempt(
-        plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
+        plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
         progress=None, threads=threads,
     )  # fmt: skip
     return Both(report, ran, theirs, mine)

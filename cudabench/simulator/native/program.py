@@ -10,7 +10,7 @@ from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F4
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
-from cudabench.simulator.values import Affine, Array
+from cudabench.simulator.values import Affine, Array, is_undefined
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -106,8 +106,10 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
     accesses = np.zeros(len(made), ACCESS)
+    alike = _alike(code)
     for place, access in enumerate(made.values()):
         _fill_access(accesses[place], access, code)
+        accesses[place]["uniform"] = id(access) in alike
     return Encoded(
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         frozenset(lacking),
@@ -166,6 +168,33 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
         tables.extend(end.targets)
     record["end"] = ENDS[end.kind]
     return True
+
+
+def _alike(code: Code) -> set[int]:
+    """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
+    kernel, also by way of registers that nothing else writes and nobody reads before."""
+    ops = [op for block in code.blocks for op in block.every]
+    writers: dict[int, list[Op]] = {}
+    for op in ops:
+        for index in op.defs:
+            writers.setdefault(index, []).append(op)
+
+    def constant(index: int) -> bool:
+        value = code.initial[index]
+        literal = type(value) is Affine and value.coefficients is None and not is_undefined(value)
+        return literal and index not in writers and index not in code.special.values()
+
+    def same(index: int) -> bool:
+        wrote = writers.get(index, ())
+        if len(wrote) != 1 or wrote[0].guard >= 0 or code.blocks[0].live >> index & 1:
+            return constant(index)
+        (op,) = wrote
+        if op.opcode == "ld":
+            return op.native is not None and len(op.defs) == 1 and op.native.ops[0].name.startswith("ld.param")
+        return op.opcode == "mov" and len(op.uses) == 1 and same(op.uses[0])
+
+    stores = ((one.access, op.uses) for op in ops if op.opcode == "st" and op.native for one in op.native.ops)
+    return {id(access) for access, uses in stores if access is not None and len(uses) == 2 and same(uses[0])}
 
 
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
