@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+<<<<<<< HEAD
 from unittest import mock
+=======
+from unittest.mock import patch
+>>>>>>> n_races
 
 import numpy as np
 
@@ -47,10 +51,15 @@ def both(
     """Run a launch on both engines, each with arrays of its own."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
+<<<<<<< HEAD
     with mock.patch.dict(os.environ, CUDABENCH_ENGINE="numpy"):
         report = api.run(
             program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint, merged=merged
         )
+=======
+    with patch.object(native, "wanted", return_value=False):
+        report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+>>>>>>> n_races
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})
@@ -59,7 +68,11 @@ def both(
     lines = [access.location.ptx_line for access in code.accesses]
     issued = {number: merged[line] for number, line in enumerate(lines) if merged and line in merged}
     ran = native.attempt(
-        plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
+<<<<<<< HEAD
+        plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
+=======
+        plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
+>>>>>>> n_races
         progress=None, threads=threads,
     )  # fmt: skip
     return Both(report, ran, theirs, mine)
