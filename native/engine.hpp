@@ -31,6 +31,8 @@ using f64 = double;
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
 
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
 enum Space : i32 { GLOBAL, SHARED, LOCAL, CONSTANT, PARAMETER, GENERIC };
 enum AccessKind : i32 { LOAD, STORE, ATOMIC };
 enum BlockEnd : i32 { FALLS, BRANCH, EXIT, BARRIER, TABLE };
@@ -123,7 +125,7 @@ struct LaunchDescription {
     i32 footprint;
     i32 shares; // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
-    i32 reserved;
+    i32 ordered; // whether the order of the blocks may show, so that one worker runs them
 };
 
 // What is counted of one memory instruction on one array.

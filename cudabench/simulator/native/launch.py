@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.native import layout
+from cudabench.simulator.native import atomics, layout
+from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
@@ -25,12 +27,17 @@ FOLLOWED = 16
 
 
 class Ran(NamedTuple):
-    """What the native engine counted of a launch that it found clean, for `report`."""
+    """What the native engine counted of a launch that it found clean, for `report`.
+
+    contention, turns: see `atomics`.
+    """
 
     instructions: int
     executed: Array
     shares: Array | None
     counts: Array
+    contention: dict[int, Contention]
+    turns: dict[int, tuple[int, int]]
 
 
 @lru_cache(1)
@@ -103,6 +110,7 @@ def attempt(
     about.grid[:], about.block[:] = grid, plan.block
     about.shared_size, about.dynamic_shared, about.local_bytes = plan.shared_size, plan.dynamic_shared, code.local_bytes
     about.budget, about.threads, about.footprint, about.shares = budget, threads, footprint, shares
+    about.ordered = encoded.ordered
     about.granule_global, about.granule_shared = min(code.granule["global"], 8), min(code.granule["shared"], 8)
     handle = ctypes.c_void_p(library.cudabench_launch(ctypes.byref(about)))
     try:
@@ -118,7 +126,10 @@ def attempt(
         )
         counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
         library.cudabench_counts(handle, _pointer(counts))
-        return Ran(instructions, executed, by_block, counts)
+        return Ran(
+            instructions, executed, by_block, counts, atomics.contention(library, handle, encoded, code),
+            atomics.turns(library, handle, encoded),
+        )  # fmt: skip
     finally:
         library.cudabench_end(handle)
 
@@ -178,5 +189,6 @@ def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
     for record in accesses if issued else ():
         for space, number in enumerate(record["number"]):
             if number in issued:
-                record["shift"][space], record["issued"][space] = issued[number]
+                shift, size = issued[number]
+                record["shift"][space], record["issued"][space] = shift, layout.ONE_LANE if size == ONE_LANE else size
     return accesses
