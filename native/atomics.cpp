@@ -20,35 +20,6 @@ struct Price {
 
 int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
 
-// Wavefronts of words of some lanes: each bank delivers one word in a wavefront. width: up to 8 bytes.
-i64 words_in_banks(const i64 *addresses, u32 mask, int width) {
-    i64 words[2 * LANES];
-    int count = 0;
-    for (u32 rest = mask; rest; rest &= rest - 1)
-        for (int step = 0; step < std::max(1, width / 4); step++)
-            words[count++] = (addresses[first_lane(rest)] >> 2) + step;
-    std::sort(words, words + count);
-    count = int(std::unique(words, words + count) - words);
-    int in[LANES] = {}, most = 0;
-    for (int place = 0; place < count; place++)
-        most = std::max(most, ++in[words[place] & 31]);
-    return most;
-}
-
-// Wavefronts of a load of up to 8 bytes, as count/banks.py has it.
-i64 load_wavefronts(const i64 *addresses, u32 mask, int width) {
-    if (width != 8)
-        return words_in_banks(addresses, mask, width);
-    for (int step = 1; step <= 2; step++) {
-        bool alike = true;
-        for (int lane = 0; lane < LANES; lane++)
-            alike &= !(mask >> lane & mask >> (lane ^ step) & 1) || addresses[lane] == addresses[lane ^ step];
-        if (alike)
-            return words_in_banks(addresses, mask, width);
-    }
-    return words_in_banks(addresses, mask & 0xFFFFu, width) + words_in_banks(addresses, mask & 0xFFFF0000u, width);
-}
-
 // The lanes in the fullest bank.
 i64 meeting(const i64 *addresses, u32 mask, int width) {
     i64 in[LANES] = {}, most = 0;
@@ -64,7 +35,7 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
     Price price;
     price.ideal = 3 * groups(waiting);
     while (waiting) {
-        price.reloads += load_wavefronts(addresses, waiting, width);
+        price.reloads += wavefronts(addresses, waiting, width, true).pieces;
         price.turns++;
         price.waiting += lanes_of(waiting);
         price.pieces += 2 * groups(waiting);
@@ -93,9 +64,11 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
 Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
     if (served == LOOP)
         return looped(addresses, mask, width);
-    if (served == WORDS)
-        return {words_in_banks(addresses, mask, width), 1};
     Price price;
+    if (served == WORDS) {
+        const Cost cost = wavefronts(addresses, mask, width, false);
+        return {cost.pieces, cost.ideal};
+    }
     for (u32 group : {width == 8 ? 0xFFFFu : ALL, width == 8 ? 0xFFFF0000u : 0u}) {
         const i64 most = meeting(addresses, mask & group, width);
         price.pieces += most;
@@ -136,13 +109,9 @@ Price global_price(const i64 *addresses, u32 mask, i64 size) {
 }
 
 void count(Block &block, const Request &request, const Price &price) {
-    const Access &access = request.access;
-    Counts &row = block.worker.counters.rows[size_t(access.number[request.space] * block.launch.places + request.region)];
-    const bool by_one_lane = access.issued[request.space] != AS_IT_IS;
-    row.requests++;
-    row.pieces += by_one_lane ? 1 : price.pieces;
-    row.ideal += by_one_lane ? 1 : price.ideal;
-    row.reloads += by_one_lane ? 0 : price.reloads;
+    const bool by_one_lane = request.access.issued[request.space] != AS_IT_IS;
+    const Cost cost = by_one_lane ? Cost{1, 1} : Cost{price.pieces, price.ideal};
+    block.worker.counters.add(block, request, cost, by_one_lane ? 0 : price.reloads);
 }
 
 // Halves of 16 bits, computed wider and rounded once, as the NumPy engine has them.

@@ -1,37 +1,391 @@
 #include "launch.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace engine {
 
-Counters::Counters(const Launch &of) : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of) {}
+namespace {
 
-void Counters::start(const Block &) {}
+constexpr int SECTOR_SHIFT = 5;
+constexpr i64 LINE = 128;
+constexpr int BANKS = 32;
+constexpr i32 MOST_LOOKS = 256; // of a block and row; the rest goes to one of its own
+constexpr i32 MOST_TURNS = 64;
 
-void sectors(const Request &request, i64 size, i64 &pieces, i64 &ideal) {
-    i64 places[LANES];
-    int count = 0;
-    for (u32 rest = request.mask; rest; rest &= rest - 1)
-        places[count++] = request.addresses[first_lane(rest)];
-    std::sort(places, places + count);
-    i64 distinct = std::unique(places, places + count) - places;
-    ideal = (distinct * size + 31) / 32;
-    pieces = 0;
-    if (size >= 32) {
-        pieces = distinct * (size / 32);
-        return;
+// A set of sectors with the bytes in them where lanes begin, made for one request at a time.
+class Sectors {
+  public:
+    void clear() {
+        if (++turn == 0)
+            turns[0] = 0, std::fill_n(turns, PLACES, 0), turn = 1;
     }
-    for (i64 place = 0; place < distinct; place++)
-        pieces += !place || places[place] >> 5 != places[place - 1] >> 5;
+    // Add a byte; return whether its sector and whether the byte itself is new.
+    void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
+        u64 sector = u64(address) >> SECTOR_SHIFT;
+        u32 bit = 1u << (address & 31);
+        u32 place = u32(sector * 0x9E3779B97F4A7C15ull >> 57);
+        while (turns[place] == turn && keys[place] != sector)
+            place = (place + 1) % PLACES;
+        if (turns[place] != turn) {
+            turns[place] = turn;
+            keys[place] = sector;
+            bytes[place] = 0;
+            new_sectors++;
+        }
+        new_bytes += !(bytes[place] & bit);
+        bytes[place] |= bit;
+    }
+
+  private:
+    static constexpr u32 PLACES = 128;
+    u64 keys[PLACES] = {};
+    u32 bytes[PLACES] = {};
+    u32 turns[PLACES] = {};
+    u32 turn = 0;
+};
+
+thread_local Sectors set_of_sectors;
+
+// Wavefronts of some words, and how many are distinct: each bank delivers one word in a wavefront.
+Cost banks(const i32 *words, int count) {
+    i32 low = INT32_MAX, high = INT32_MIN;
+    for (int place = 0; place < count; place++) {
+        low = std::min(low, words[place]);
+        high = std::max(high, words[place]);
+    }
+    if (!count)
+        return {0, 0};
+    low &= -BANKS;
+    i64 most = 0, distinct = 0;
+    if (high - low < 64 * BANKS) {
+        u64 rows[BANKS] = {};
+        for (int place = 0; place < count; place++)
+            rows[words[place] & (BANKS - 1)] |= u64(1) << ((words[place] - low) / BANKS);
+        for (u64 row : rows) {
+            i64 here = row & (row - 1) ? __builtin_popcountll(row) : row != 0;
+            most = std::max(most, here);
+            distinct += here;
+        }
+        return {most, distinct};
+    }
+    i32 kept[BANKS][4 * LANES];
+    int sizes[BANKS] = {};
+    for (int place = 0; place < count; place++) {
+        const int bank = words[place] & (BANKS - 1);
+        i32 *end = kept[bank] + sizes[bank];
+        if (std::find(kept[bank], end, words[place]) == end) {
+            *end = words[place];
+            sizes[bank]++;
+        }
+    }
+    for (int size : sizes) {
+        most = std::max<i64>(most, size);
+        distinct += size;
+    }
+    return {most, distinct};
 }
 
-void Counters::count(const Block &, const Request &request) {
-    i64 pieces = 0, ideal = 0;
-    sectors(request, request.access.size, pieces, ideal);
-    Counts &row = rows[size_t(request.access.number[request.space] * launch.places + request.region)];
-    row.requests++;
-    row.pieces += pieces;
-    row.ideal += ideal;
+// Whether wide loads are served in groups of twice the size: see banks.merged.
+bool merged(const i64 *addresses, u32 mask, int step) {
+    for (int lane = 0; lane < LANES; lane++)
+        if (mask >> lane & mask >> (lane ^ step) & 1 && addresses[lane] != addresses[lane ^ step])
+            return false;
+    return true;
+}
+
+// Sectors of local memory, in which the hardware lays word k of all lanes of a warp side by side.
+Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
+    i64 laid[LANES];
+    const int first = first_lane(mask);
+    for (int lane = 0; lane < LANES; lane++) {
+        const int own = mask >> lane & 1 ? lane : first;
+        laid[lane] = (addresses[own] >> 2) * LINE + own * 4;
+    }
+    return {sectors(laid, 4).pieces * std::max<i64>(1, size / 4), size};
+}
+
+// Sectors of a full warp whose lanes have one stride.
+Cost straight_sectors(i64 first, i64 stride, i64 size) {
+    if (!stride)
+        return {std::max<i64>(1, size >> SECTOR_SHIFT), (size + 31) / 32};
+    if (size >= 32)
+        return {LANES * (size >> SECTOR_SHIFT), size};
+    if (std::abs(stride) >= 32)
+        return {LANES, size};
+    const i64 last = first + (LANES - 1) * stride;
+    return {std::abs((last >> SECTOR_SHIFT) - (first >> SECTOR_SHIFT)) + 1, size};
+}
+
+i64 distinct_addresses(const i64 *addresses, u32 mask) {
+    i64 places[LANES];
+    int count = 0;
+    for (u32 rest = mask; rest; rest &= rest - 1)
+        places[count++] = addresses[first_lane(rest)];
+    std::sort(places, places + count);
+    return std::unique(places, places + count) - places;
+}
+
+} // namespace
+
+Cost sectors(const i64 *addresses, i64 size) {
+    i64 pieces = 1, distinct = 1;
+    bool rising = true;
+    for (int lane = 1; lane < LANES; lane++) {
+        const i64 before = addresses[lane - 1], here = addresses[lane];
+        rising &= here >= before;
+        pieces += here >> SECTOR_SHIFT != before >> SECTOR_SHIFT;
+        distinct += here != before;
+    }
+    if (!rising) {
+        pieces = distinct = 0;
+        set_of_sectors.clear();
+        for (int lane = 0; lane < LANES; lane++)
+            set_of_sectors.add(addresses[lane], pieces, distinct);
+    }
+    return {size >= 32 ? distinct * (size / 32) : pieces, (distinct * size + 31) / 32};
+}
+
+Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
+    const int steps = int(std::max<i64>(1, size / 4));
+    const int together = size == 8 ? 16 : size == 16 ? 8 : LANES;
+    i32 words[4 * LANES];
+    int ends[LANES + 1] = {}; // words of the lanes before
+    for (int lane = 0, count = 0; lane < LANES; lane++) {
+        if (mask >> lane & 1)
+            for (int step = 0; step < steps; step++)
+                words[count++] = i32(addresses[lane] >> 2) + step;
+        ends[lane + 1] = count;
+    }
+    const Cost all = banks(words, ends[LANES]);
+    const i64 ideal = (all.ideal + BANKS - 1) / BANKS;
+    if (together == LANES)
+        return {all.pieces, ideal};
+    const bool wide = load && (merged(addresses, mask, 1) || merged(addresses, mask, 2));
+    const int group = wide ? 2 * together : together;
+    i64 pieces = 0;
+    for (int lane = 0; lane < LANES; lane += group)
+        pieces += group == LANES ? all.pieces : banks(words + ends[lane], ends[lane + group] - ends[lane]).pieces;
+    return {pieces, ideal};
+}
+
+Counters::Counters(const Launch &of)
+    : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of), memories(size_t(of.about.numbers_count)) {}
+
+void Counters::start(const Block &block) {
+    finish();
+    sampled = launch.sampled[size_t(block.place)];
+    for (Memory &memory : memories)
+        memory.look = -1;
+    if (sampled)
+        samples.push_back({block.place, {}, {}});
+}
+
+Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory) {
+    const i64 *addresses = request.addresses;
+    const i64 first = addresses[0] + shift;
+    if (request.space == GLOBAL && request.straight)
+        return straight_sectors(first, request.stride, size);
+    if (request.straight && size <= 4 && request.stride % 4 == 0 && request.space == SHARED) {
+        const i64 step = request.stride / 4;
+        return {step ? i64(1) << std::min(5, __builtin_ctzll(u64(step))) : 1, 1};
+    }
+    i32 phase = i32(first & (LINE - 1));
+    bool same = memory.mask == request.mask && memory.size == i32(size) && memory.phase == phase;
+    if (same && request.straight)
+        same = memory.straight && memory.stride == request.stride;
+    else if (same) {
+        i64 others = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            others |= memory.steps[lane] ^ (addresses[lane] - addresses[0]);
+        same = others == 0;
+    }
+    if (same)
+        return memory.cost;
+    i64 moved[LANES];
+    if (shift) {
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = addresses[lane] + shift;
+        addresses = moved;
+    }
+    memory.mask = request.mask;
+    memory.size = i32(size);
+    memory.phase = phase;
+    memory.straight = request.straight;
+    memory.stride = request.stride;
+    memory.look = -1;
+    for (int lane = 0; lane < LANES; lane++)
+        memory.steps[lane] = addresses[lane] - addresses[0];
+    switch (request.space) {
+    case SHARED: memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
+    case LOCAL: memory.cost = local_sectors(addresses, request.mask, size); break;
+    case CONSTANT: memory.cost = {distinct_addresses(addresses, request.mask), 1}; break;
+    default: memory.cost = sectors(addresses, size);
+    }
+    return memory.cost;
+}
+
+i64 Counters::count(const Block &block, const Request &request) {
+    const i32 number = request.access.number[request.space];
+    const i64 row = number * launch.places + request.region;
+    Counts &counts = rows[size_t(row)];
+    i64 size = request.access.size, shift = 0;
+    if (request.access.issued[request.space] >= 0 && request.space != CONSTANT) {
+        size = request.access.issued[request.space];
+        shift = request.access.shift[request.space];
+        if (!size) {
+            counts.merged++;
+            return 0;
+        }
+    }
+    Memory &memory = memories[size_t(number)];
+    const Cost cost = price(request, size, shift, memory);
+    counts.requests++;
+    counts.pieces += cost.pieces;
+    counts.ideal += cost.ideal;
+    if (sampled) {
+        sample(request, row, shift, cost, memory);
+        if (!block.place)
+            visit(request, row, shift);
+    }
+    return size;
+}
+
+void Counters::add(const Block &block, const Request &request, Cost cost, i64 reloads) {
+    const i32 number = request.access.number[request.space];
+    const i64 row = number * launch.places + request.region;
+    Counts &counts = rows[size_t(row)];
+    counts.requests++;
+    counts.pieces += cost.pieces;
+    counts.ideal += cost.ideal;
+    counts.reloads += reloads;
+    if (!sampled)
+        return;
+    sample(request, row, 0, cost, memories[size_t(number)]);
+    if (!block.place)
+        visit(request, row, 0);
+}
+
+void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost, Memory &memory) {
+    const i32 number = request.access.number[request.space];
+    if (number != pending_number || request.warp <= pending_warp)
+        finish();
+    pending_number = number;
+    pending_warp = request.warp;
+    Sample &own = samples.back();
+    const i64 *addresses = request.addresses;
+    auto fits = [&](i32 index) {
+        const Look &look = own.looks[size_t(index)];
+        if (look.mask != request.mask || look.number != number || look.region != request.region)
+            return false;
+        i64 others = 0, apart = addresses[0] + shift - look.addresses[0];
+        for (int lane = 0; lane < LANES; lane++)
+            others |= (addresses[lane] + shift - apart) ^ look.addresses[lane];
+        return others == 0;
+    };
+    i32 found = memory.look >= 0 && fits(memory.look) ? memory.look : -1;
+    std::vector<i32> &known = own.by_row[u64(row)];
+    for (size_t place = 0; found < 0 && place < known.size(); place++)
+        if (fits(known[place]))
+            found = known[place];
+    if (found < 0 && i32(known.size()) > MOST_LOOKS)
+        found = known.back();
+    if (found < 0) {
+        // The last one is of all the rest: it has no lanes.
+        found = i32(own.looks.size());
+        known.push_back(found);
+        own.looks.push_back({number, request.region, i32(known.size()) > MOST_LOOKS ? 0 : request.mask, 0, 0, 0, 0, {}});
+        for (int lane = 0; lane < LANES; lane++)
+            own.looks.back().addresses[lane] = addresses[lane] + shift;
+    }
+    memory.look = found;
+    Look &look = own.looks[size_t(found)];
+    look.varies |= ((addresses[0] + shift - look.addresses[0]) & 31) != 0;
+    pending.push_back({found, row, cost});
+}
+
+// An execution has the look of most of its warps, as the NumPy engine has it.
+void Counters::finish() {
+    while (!pending.empty()) {
+        const i64 row = pending.front().row;
+        std::map<i32, int> times;
+        Cost total{0, 0};
+        i64 requests = 0;
+        i32 best = pending.front().look;
+        for (const Pending &one : pending)
+            if (one.row == row) {
+                times[one.look]++;
+                if (times[one.look] > times[best])
+                    best = one.look;
+                total.pieces += one.cost.pieces;
+                total.ideal += one.cost.ideal;
+                requests++;
+            }
+        Look &look = samples.back().looks[size_t(best)];
+        look.requests += requests;
+        look.pieces += total.pieces;
+        look.ideal += total.ideal;
+        pending.erase(std::remove_if(pending.begin(), pending.end(), [&](const Pending &one) { return one.row == row; }),
+                      pending.end());
+    }
+    pending_number = pending_warp = -1;
+}
+
+// Note where warps of the first block go in their first turn, and the first warp for some turns more.
+void Counters::visit(const Request &request, i64 row, i64 shift) {
+    std::vector<i32> &own = turns[u64(row)];
+    own.resize(size_t(launch.warps));
+    const i32 turn = own[size_t(request.warp)]++;
+    if (turn >= MOST_TURNS || (turn && request.warp))
+        return;
+    visits.push_back({request.access.number[request.space], request.region, request.warp, turn, request.mask, 0, {}});
+    for (int lane = 0; lane < LANES; lane++)
+        visits.back().addresses[lane] = request.addresses[lane] + shift;
 }
 
 } // namespace engine
+
+using namespace engine;
+
+// What the sampled blocks did, in the order of the blocks; each pattern of a row once. Return how many there are.
+PUBLIC i64 cudabench_looks(Launch *launch, Look *looks, i64 room) {
+    std::vector<const Counters::Sample *> samples;
+    for (const auto &worker : launch->workers) {
+        worker->counters.finish();
+        for (const auto &sample : worker->counters.samples)
+            samples.push_back(&sample);
+    }
+    std::sort(samples.begin(), samples.end(), [](auto *one, auto *other) { return one->place < other->place; });
+    std::map<std::vector<i64>, size_t> known;
+    std::vector<Look> all;
+    for (const auto *sample : samples)
+        for (const Look &look : sample->looks) {
+            std::vector<i64> key = {look.number, look.region, i64(look.mask)};
+            for (int lane = 0; look.mask && lane < LANES; lane++)
+                key.push_back(look.addresses[lane] - look.addresses[0]);
+            auto [place, fresh] = known.emplace(std::move(key), all.size());
+            if (fresh) {
+                all.push_back(look);
+                continue;
+            }
+            Look &first = all[place->second];
+            first.varies |= look.varies | (((look.addresses[0] - first.addresses[0]) & 31) != 0);
+            first.requests += look.requests;
+            first.pieces += look.pieces;
+            first.ideal += look.ideal;
+        }
+    std::copy_n(all.begin(), std::min<i64>(room, i64(all.size())), looks);
+    return i64(all.size());
+}
+
+// Where the warps of the first block went. Return how many visits there are.
+PUBLIC i64 cudabench_visits(Launch *launch, Visit *visits, i64 room) {
+    i64 count = 0;
+    for (const auto &worker : launch->workers)
+        for (const Visit &visit : worker->counters.visits) {
+            if (count < room)
+                visits[count] = visit;
+            count++;
+        }
+    return count;
+}

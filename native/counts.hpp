@@ -1,23 +1,89 @@
-// Counts of memory requests: sectors, wavefronts, and what the lanes of some warps do.
+// Counts of memory requests: sectors, wavefronts, and what the lanes of some warps do. The rules are those of
+// cudabench/simulator/count/requests.py and banks.py.
 #pragma once
 
 #include "engine.hpp"
 
+#include <unordered_map>
+
 namespace engine {
+
+// What a request costs: sectors or wavefronts, and what the same distinct bytes would cost at best.
+struct Cost {
+    i64 pieces, ideal;
+};
+
+// What some warps did with one memory instruction: the LOOK of cudabench/simulator/native/looks.py.
+struct Look {
+    i32 number, region;
+    u32 mask;
+    i32 varies; // whether other requests begin elsewhere in their sector
+    i64 requests, pieces, ideal;
+    i64 addresses[LANES]; // of the first request that had it
+};
+
+// Where a warp of the first block went: the VISIT of looks.py.
+struct Visit {
+    i32 number, region;
+    i32 warp, turn;
+    u32 mask;
+    i32 reserved;
+    i64 addresses[LANES];
+};
 
 class Counters {
   public:
     explicit Counters(const Launch &launch);
     void start(const Block &block);
-    // Count a request of lanes that are in bounds and aligned.
-    void count(const Block &block, const Request &request);
+    // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
+    // another access does its work.
+    i64 count(const Block &block, const Request &request);
+    // Add a request to global or shared memory whose cost is known.
+    void add(const Block &block, const Request &request, Cost cost, i64 reloads);
+    // Close the last execution of a sampled block.
+    void finish();
     std::vector<Counts> rows; // by number and place
 
+    // What sampled blocks did, by the place of the block.
+    struct Sample {
+        i64 place;
+        std::vector<Look> looks;
+        std::unordered_map<u64, std::vector<i32>> by_row; // looks, by row
+    };
+    std::vector<Sample> samples;
+    std::vector<Visit> visits;
+
   private:
+    // The last request of an instruction: one of the same form costs the same.
+    struct Memory {
+        u32 mask = 0;
+        i32 size = 0, phase = 0; // bytes; of the first lane in a line
+        bool straight = false;
+        i64 stride = 0;
+        Cost cost{};
+        i32 look = -1;
+        i64 steps[LANES] = {}; // from the first lane
+    };
+    struct Pending {
+        i32 look;
+        i64 row;
+        Cost cost;
+    };
+    Cost price(const Request &request, i64 size, i64 shift, Memory &memory);
+    void sample(const Request &request, i64 row, i64 shift, Cost cost, Memory &memory);
+    void visit(const Request &request, i64 row, i64 shift);
+
     const Launch &launch;
+    std::vector<Memory> memories; // by number
+    bool sampled = false;
+    std::vector<Pending> pending; // of the execution that goes on
+    i32 pending_number = -1, pending_warp = -1;
+    std::unordered_map<u64, std::vector<i32>> turns; // of the first block: by row, then warp
 };
 
-// Sectors of 32 bytes that a request touches, and of as many distinct bytes packed.
-void sectors(const Request &request, i64 size, i64 &pieces, i64 &ideal);
+// Sectors of 32 bytes that lanes of a size touch. Inactive lanes have the address of an active one.
+Cost sectors(const i64 *addresses, i64 size);
+// Wavefronts of shared memory; size: up to 16 bytes.
+Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load);
 
 } // namespace engine

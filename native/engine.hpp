@@ -116,8 +116,9 @@ struct LaunchDescription {
     const i32 *shared_starts;   // of the shared variables
     const u8 *followed;         // by place in `order`: 1 where the footprint of the block is followed
     const u8 *sampled;          // likewise: whether patterns of its accesses are looked at
+    const i64 *chunks;          // places in `order` at which the chunks of the NumPy engine begin
     i64 ops_count, blocks_count, tables_count, accesses_count, registers_count, regions_count, parameters_size;
-    i64 order_count, shared_starts_count, numbers_count;
+    i64 order_count, shared_starts_count, numbers_count, chunks_count;
     i64 grid[3], block[3];
     i64 shared_size, dynamic_shared, local_bytes;
     i64 budget; // instructions of one block of threads
@@ -193,7 +194,9 @@ struct Request {
     i32 region;
     int warp;
     u32 mask;
-    const i64 *addresses; // 32
+    const i64 *addresses;  // 32; inactive lanes have that of the first active one
+    bool straight = false; // a full warp of which lane k is at addresses[0] + k * stride
+    i64 stride = 0;
 };
 
 } // namespace engine

@@ -1,10 +1,311 @@
 #include "launch.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace engine {
 
-void Marks::start(const Launch &) {}
-Footprints::Footprints(const Launch &) {}
-void Footprints::start(const Block &) {}
-void Footprints::note(const Block &, const Request &, i64) {}
+namespace {
+
+constexpr int SECTOR_SHIFT = 5, LINE_SHIFT = 7, BANKS = 32;
+constexpr i64 SECTOR = 1 << SECTOR_SHIFT;
+constexpr int CONSTANT_SHIFT = 6, CONSTANT_BANK = 1024; // see `ConstantLines`
+constexpr i32 LOOKED_AT = 64;
+
+int bits_for(i64 count, int most) {
+    int bits = 1;
+    while (bits < most && i64(1) << bits < count)
+        bits++;
+    return bits;
+}
+
+// Note the earliest of several moments; other workers may do so at the same time.
+inline void earlier(Moment &first, Moment now, bool alone) {
+    if (alone) {
+        if (first < now)
+            first = now;
+        return;
+    }
+    Moment found = __atomic_load_n(&first, __ATOMIC_RELAXED);
+    while (found < now &&
+           !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+// Set a bit and return whether it was not set.
+inline bool set(std::vector<u64> &bits, i64 place) {
+    u64 &word = bits[size_t(place / 64)];
+    const u64 bit = u64(1) << (place % 64);
+    const bool fresh = !(word & bit);
+    word |= bit;
+    return fresh;
+}
+
+inline bool are_neighbours(const i64 *addresses, u32 mask, i64 size) {
+    i64 differ = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        differ |= addresses[lane] - (addresses[0] + lane * size);
+    return mask == ALL && !differ && size <= SECTOR;
+}
+
+// The most distinct words that addresses, in their order, want of one bank.
+i64 words_of_a_bank(const i64 *places, int count, i64 size) {
+    u8 wanted[BANKS] = {}; // 32 lanes of 64 bytes at most
+    int most = 0;
+    i64 before = -1;
+    for (int place = 0; place < count; place++)
+        for (i64 word = places[place] >> 2, end = word + std::max<i64>(1, size / 4); word < end; word++)
+            if (word != before) {
+                most = std::max<int>(most, ++wanted[word % BANKS]);
+                before = word;
+            }
+    return most;
+}
+
+} // namespace
+
+void Marks::start(const Launch &launch) {
+    if (!launch.about.footprint)
+        return;
+    regions_count = i64(launch.regions.size());
+    regions.reset(new Region[size_t(regions_count)]);
+    for (i64 region = 0; region < regions_count; region++)
+        regions[size_t(region)].sectors = (launch.regions[size_t(region)].size >> SECTOR_SHIFT) + 2;
+    order.assign(launch.accesses.size(), 0);
+    i32 count = 0;
+    for (i32 number : launch.by_rank) {
+        const CodeBlock &code = launch.blocks[size_t(number)];
+        for (i32 op = code.first; op < code.first + code.count; op++)
+            if (launch.ops[size_t(op)].access >= 0)
+                order[size_t(launch.ops[size_t(op)].access)] = count++;
+    }
+    instruction_bits = bits_for(count, 11);
+    chunk_bits = bits_for(i64(launch.chunks.size()), 7);
+    turn_bits = 31 - instruction_bits - chunk_bits;
+}
+
+Marks::~Marks() {
+    for (i64 region = 0; region < regions_count; region++)
+        for (auto &first : regions[size_t(region)].first)
+            std::free(first.load());
+}
+
+Moment *Marks::sectors(i32 region, bool written) {
+    Region &of = regions[size_t(region)];
+    Moment *found = of.first[written].load(std::memory_order_acquire);
+    if (found)
+        return found;
+    Moment *made = static_cast<Moment *>(std::calloc(size_t(of.sectors), sizeof(Moment)));
+    if (!made)
+        throw std::bad_alloc();
+    if (of.first[written].compare_exchange_strong(found, made))
+        return made;
+    std::free(made);
+    return found;
+}
+
+i64 Marks::count(i32 region, bool written) const {
+    const Region &of = regions[size_t(region)];
+    const Moment *first = of.first[written].load(), *writes = of.first[1].load();
+    if (!first)
+        return -1;
+    i64 found = 0;
+    for (i64 sector = 0; sector < of.sectors; sector++)
+        found += first[sector] && (!writes || first[sector] >= writes[sector]);
+    return found;
+}
+
+Moment Marks::moment(i64 chunk, i64 turn, i64 instruction) const {
+    auto part = [](i64 value, int bits) { return u32(std::min(value, (i64(1) << bits) - 1)); };
+    u32 late = part(chunk, chunk_bits) << turn_bits | part(turn, turn_bits);
+    return ~(late << instruction_bits | part(instruction, instruction_bits));
+}
+
+Footprints::Footprints(Launch &of)
+    : launch(of), marks(of.marks), asked(of.about.footprint != 0), alone(of.about.threads <= 1) {
+    if (!asked)
+        return;
+    sums.assign(size_t(of.about.numbers_count * of.places), Sums{});
+    seen.resize(2 * of.regions.size());
+}
+
+void Footprints::start(const Block &block) {
+    if (!asked)
+        return;
+    close();
+    const std::vector<i64> &starts = launch.chunks;
+    chunk = std::upper_bound(starts.begin(), starts.end(), block.place) - starts.begin() - 1;
+    first_place = starts[size_t(chunk)];
+    const i64 end = size_t(chunk) + 1 < starts.size() ? starts[size_t(chunk) + 1] : i64(launch.order.size());
+    stride = std::max<i64>(1, (end - first_place) * launch.warps / LOOKED_AT);
+    last = nullptr;
+    turn = 0;
+    step = 0;
+    followed = launch.followed[size_t(block.place)];
+    if (followed)
+        for (auto &bits : seen)
+            std::fill(bits.begin(), bits.end(), 0);
+}
+
+void Footprints::global(const Block &, const Request &request, i64 size) {
+    const Access &access = request.access;
+    const i64 *addresses = request.addresses;
+    i64 shifted[LANES];
+    if (access.kind != ATOMIC) {
+        const i32 issued = access.issued[GLOBAL], shift = access.shift[GLOBAL];
+        if (!issued)
+            return;
+        if (issued > 0)
+            size = issued;
+        if (shift) {
+            for (int lane = 0; lane < LANES; lane++)
+                shifted[lane] = addresses[lane] + shift;
+            addresses = shifted;
+        }
+    }
+    if (&access != last) {
+        const i32 *order = marks.order.data();
+        const i64 place = order[&access - launch.accesses.data()];
+        turn += last && place < order[last - launch.accesses.data()];
+        now = marks.moment(chunk, turn, place);
+        last = &access;
+    }
+    const bool neighbours = are_neighbours(addresses, request.mask, size);
+    if (access.kind != STORE)
+        mark(request.region, false, addresses, request.mask, size, neighbours);
+    if (access.kind != LOAD)
+        mark(request.region, true, addresses, request.mask, size, neighbours);
+    if (followed)
+        follow(request, addresses, size);
+}
+
+void Footprints::mark(i32 region, bool written, const i64 *addresses, u32 mask, i64 size, bool neighbours) {
+    Moment *first = marks.sectors(region, written);
+    const i64 base = launch.regions[size_t(region)].base;
+    if (neighbours) {
+        const i64 end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
+        for (i64 sector = (addresses[0] - base) >> SECTOR_SHIFT; sector <= end; sector++)
+            earlier(first[sector], now, alone);
+        return;
+    }
+    i64 before = -1;
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        const i64 sector = (addresses[first_lane(rest)] - base) >> SECTOR_SHIFT;
+        if (sector == before)
+            continue;
+        before = sector;
+        earlier(first[sector], now, alone);
+        if (size > SECTOR)
+            earlier(first[sector + 1], now, alone);
+    }
+}
+
+// Count what a block does that is followed.
+void Footprints::follow(const Request &request, const i64 *addresses, i64 size) {
+    const Region &region = launch.regions[size_t(request.region)];
+    i64 places[LANES];
+    int lanes = 0;
+    for (u32 rest = request.mask; rest; rest &= rest - 1)
+        places[lanes++] = addresses[first_lane(rest)] - region.base;
+    if (!std::is_sorted(places, places + lanes))
+        std::sort(places, places + lanes);
+    lanes = int(std::unique(places, places + lanes) - places);
+    const bool store = request.access.kind == STORE;
+    for (size_t kind = 0; kind < 2; kind++)
+        if (auto &bits = seen[2 * size_t(request.region) + kind]; bits.empty())
+            bits.assign(size_t((region.size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
+    std::vector<u64> &touched = seen[2 * size_t(request.region)], &written = seen[2 * size_t(request.region) + 1];
+    Sums &sum = sums[size_t(request.access.number[GLOBAL] * launch.places + request.region)];
+    const i64 wide = std::max<i64>(1, size / SECTOR);
+    i64 lines = 0, fresh = 0;
+    for (int from = 0, to = 0; from < lanes; from = to) {
+        const i64 sector = places[from] >> SECTOR_SHIFT;
+        while (to < lanes && places[to] >> SECTOR_SHIFT == sector)
+            to++;
+        lines += !from || places[from] >> LINE_SHIFT != places[from - 1] >> LINE_SHIFT;
+        sum.sectors += wide;
+        sum.partial += store && (to - from) * size < SECTOR;
+        fresh += set(store ? written : touched, sector);
+        if (store)
+            set(touched, sector);
+    }
+    sum.requests++;
+    sum.quarter_turns += std::max(4 * words_of_a_bank(places, lanes, size), lines);
+    sum.fresh += fresh * wide;
+    sum.missing += fresh > 0;
+}
+
+void Footprints::constant(const Block &block, const Request &request) {
+    const i64 own = request.addresses[first_lane(request.mask)];
+    if (&request.access != reads || request.warp <= warp) {
+        close();
+        reads = &request.access;
+        address = own;
+    }
+    warp = request.warp;
+    pending++;
+    for (u32 rest = request.mask; rest; rest &= rest - 1)
+        differs |= request.addresses[first_lane(rest)] != address;
+    const i64 place = (block.place - first_place) * launch.warps + warp;
+    if (step >= LOOKED_AT || chunk > marks.last_logged || (place % stride && block.place != first_place))
+        return;
+    ConstantRequest row{block.place, step, warp, request.mask, {}, 0};
+    for (u32 rest = request.mask; rest; rest &= rest - 1)
+        row.lines[first_lane(rest)] = u16((request.addresses[first_lane(rest)] >> CONSTANT_SHIFT) % CONSTANT_BANK);
+    constants.push_back(row);
+}
+
+void Footprints::close() {
+    if (differs) {
+        constant_requests += pending;
+        kept = constants.size();
+        if (++step == LOOKED_AT) {
+            i64 known = marks.last_logged;
+            while (chunk < known && !marks.last_logged.compare_exchange_weak(known, chunk)) {
+            }
+        }
+    } else
+        constants.resize(kept); // lanes that all read one address wait for nobody
+    reads = nullptr;
+    differs = false;
+    pending = 0;
+}
 
 } // namespace engine
+
+using namespace engine;
+
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
+// What a launch touched: by region the distinct sectors that are read and written, -1 for none; what the followed
+// blocks do, by number and region; warp instructions by place in the order of blocks. Returns how many requests for
+// constants are there to be had.
+PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *instructions, i64 *constant_requests) {
+    for (size_t region = 0; region < launch->regions.size(); region++)
+        for (size_t kind = 0; kind < 2; kind++)
+            sectors[2 * region + kind] = launch->marks.count(i32(region), kind != 0);
+    std::copy(launch->per_block.begin(), launch->per_block.end(), instructions);
+    i64 logged = 0;
+    *constant_requests = 0;
+    for (const auto &worker : launch->workers) {
+        Footprints &of = worker->footprints;
+        of.close();
+        for (size_t row = 0; row < of.sums.size(); row++) {
+            const Sums &more = of.sums[row];
+            sums[row].requests += more.requests;
+            sums[row].sectors += more.sectors;
+            sums[row].quarter_turns += more.quarter_turns;
+            sums[row].partial += more.partial;
+            sums[row].fresh += more.fresh;
+            sums[row].missing += more.missing;
+        }
+        logged += i64(of.constants.size());
+        *constant_requests += of.constant_requests;
+    }
+    return logged;
+}
+
+PUBLIC void cudabench_constant_requests(Launch *launch, ConstantRequest *requests) {
+    for (const auto &worker : launch->workers)
+        requests = std::copy(worker->footprints.constants.begin(), worker->footprints.constants.end(), requests);
+}

@@ -3,19 +3,93 @@
 
 #include "engine.hpp"
 
+#include <memory>
+
 namespace engine {
 
+// When something happened, the earlier the greater; 0: never. In order of the chunks of blocks that the NumPy engine
+// runs in step, then of the turns of loops, then of the instructions: so what it would have come to first is found in
+// whatever order blocks run here.
+using Moment = u32;
+
+// By sector of each array when the launch first read it and first wrote it. All workers share them.
 class Marks {
   public:
+    ~Marks();
     void start(const Launch &launch);
+    // Of an array the sectors that are read, or written.
+    Moment *sectors(i32 region, bool written);
+    // Distinct sectors that are read before they are written, or that are written; -1 where nobody came.
+    i64 count(i32 region, bool written) const;
+    Moment moment(i64 chunk, i64 turn, i64 instruction) const;
+
+    std::vector<i32> order; // of memory instructions in the code, by their index
+    std::atomic<i64> last_logged{INT64_MAX}; // chunk of blocks whose constants are looked at
+
+  private:
+    struct Region {
+        std::atomic<Moment *> first[2]{};
+        i64 sectors = 0;
+    };
+    std::unique_ptr<Region[]> regions;
+    i64 regions_count = 0;
+    int instruction_bits = 0, turn_bits = 0, chunk_bits = 0;
+};
+
+// What the followed blocks do by one memory instruction on one array.
+struct Sums {
+    i64 requests, sectors, quarter_turns, partial, fresh, missing;
+};
+
+// A request for constants of lanes that read at different addresses; lines: of 64 bytes, of active lanes.
+struct ConstantRequest {
+    i64 place;
+    i32 step, warp;
+    u32 mask;
+    u16 lines[LANES];
+    i32 reserved;
 };
 
 class Footprints {
   public:
-    explicit Footprints(const Launch &launch);
+    explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Note a request to global or constant memory; size: bytes of a lane as they are counted.
-    void note(const Block &block, const Request &request, i64 size);
+    // Note a request to global or constant memory; size: bytes of a lane.
+    void note(const Block &block, const Request &request, i64 size) {
+        if (asked && request.space == GLOBAL)
+            global(block, request, size);
+        else if (asked && request.space == CONSTANT)
+            constant(block, request);
+    }
+    // Close the last step in which constants were read.
+    void close();
+
+    std::vector<Sums> sums; // by number and region
+    std::vector<ConstantRequest> constants;
+    i64 constant_requests = 0;
+
+  private:
+    const Launch &launch;
+    Marks &marks;
+    const bool asked, alone;
+    bool followed = false;
+    i64 chunk = -1, first_place = 0, stride = 1; // of the block
+    const Access *last = nullptr;
+    i64 turn = 0;
+    Moment now = 0;
+    std::vector<std::vector<u64>> seen; // bits, by region: sectors that the block has touched, and that it has written
+    // Of the step in which constants are read:
+    const Access *reads = nullptr;
+    int warp = 0;
+    i32 step = 0;
+    bool differs = false;
+    i64 address = 0, pending = 0;
+    size_t kept = 0;
+
+    void global(const Block &block, const Request &request, i64 size);
+    void mark(i32 region, bool written, const i64 *addresses, u32 mask, i64 size, bool neighbours);
+    void follow(const Request &request, const i64 *addresses, i64 size);
+    void constant(const Block &block, const Request &request);
 };
 
 } // namespace engine

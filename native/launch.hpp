@@ -30,7 +30,8 @@ struct Launch {
     std::vector<Register> registers;
     std::vector<Region> regions;
     std::vector<u8> parameters;
-    std::vector<i64> order;
+    std::vector<i64> order, chunks;
+    std::vector<i64> per_block; // instructions by place, for the footprint
     std::vector<i32> shared_starts;
     std::vector<u8> followed, sampled;
     int threads, warps; // of a block, padded to whole warps

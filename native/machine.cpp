@@ -80,8 +80,11 @@ Launch::Launch(const LaunchDescription &d)
       tables(copied(d.tables, d.tables_count)), accesses(copied(d.accesses, d.accesses_count)),
       registers(copied(d.registers, d.registers_count)), regions(copied(d.regions, d.regions_count)),
       parameters(copied(d.parameters, d.parameters_size)), order(copied(d.order, d.order_count)),
+      chunks(copied(d.chunks, d.chunks_count)),
       shared_starts(copied(d.shared_starts, d.shared_starts_count)), followed(copied(d.followed, d.order_count)),
       sampled(copied(d.sampled, d.order_count)) {
+    if (d.footprint)
+        per_block.assign(order.size(), 0);
     i64 real = d.block[0] * d.block[1] * d.block[2];
     warps = int((real + LANES - 1) / LANES);
     threads = warps * LANES;
@@ -231,8 +234,11 @@ bool Worker::run(Clock::time_point end) {
         }
         for (i64 count = 0; running && count < CHECKED; count++)
             running = step() && !launch.suspected;
-        if (!running && !launch.suspected)
+        if (!running && !launch.suspected) {
             launch.done++;
+            if (!launch.per_block.empty())
+                launch.per_block[size_t(block.place)] += instructions;
+        }
         if (Clock::now() >= end)
             return running || launch.next < i64(launch.order.size());
     }
@@ -248,8 +254,11 @@ void Worker::start() {
         if (launch.registers[index].special)
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
+    std::fill(local.begin(), local.end(), 0);
     steps = 0;
     running = true;
+    if (!launch.per_block.empty())
+        launch.per_block[size_t(block.place)] = -instructions;
     counters.start(block);
     races.start(block);
     footprints.start(block);
@@ -468,7 +477,8 @@ PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
 PUBLIC i64 cudabench_size_of(i32 what) {
     const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
-                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour)};
+                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour),
+                         sizeof(Sums), sizeof(ConstantRequest)};
     return sizes[what];
 }
 

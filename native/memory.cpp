@@ -47,80 +47,416 @@ void Undo::restore(const Launch &launch) {
 
 namespace {
 
-// A slot of the address space has 2^40 bytes, see cudabench/simulator/memory.py.
+// The map of the address space is that of cudabench/simulator/memory.py.
 constexpr int SLOT_BITS = 40;
+constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
+constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32;
+constexpr i32 SHORT_ADDRESS = 1, IN_A_ROW = 2; // flags: an address of 32 bits; data in registers one behind the other
 
-// ld.param at a fixed place: from[] none; immediate: the offset; into[0]: a register of the width.
-template <class T> void load_parameter(Block &block, const Op &op) {
+// The addresses of a warp's active lanes; the inactive ones have that of the first active one.
+struct Lanes {
+    i64 addresses[LANES];
+    u32 mask;
+    bool straight = false; // a full warp of one stride
+    i64 stride = 0;
+
+    template <class A> void fill(const A *base, i64 offset, u32 active) {
+        mask = active;
+        for (int lane = 0; lane < LANES; lane++)
+            addresses[lane] = i64(base[lane]) + offset;
+        settle();
+    }
+    // Take some lanes of others.
+    void part(const Lanes &all, u32 active, i64 window) {
+        mask = active;
+        for (int lane = 0; lane < LANES; lane++)
+            addresses[lane] = all.addresses[lane] - window;
+        settle();
+    }
+    bool within(i64 low, i64 high, i64 size) const {
+        const u64 limit = u64(high - size - low);
+        u64 bits = 0, bad = 0;
+        if (straight) {
+            const u64 first = u64(addresses[0] - low), last = u64(addresses[LANES - 1] - low);
+            bits = u64(addresses[0] | stride);
+            bad = first | (limit - first) | last | (limit - last);
+        } else
+            for (int lane = 0; lane < LANES; lane++) {
+                const u64 place = u64(addresses[lane] - low);
+                bits |= u64(addresses[lane]);
+                bad |= place | (limit - place);
+            }
+        return high - low >= size && i64(bad) >= 0 && !(bits & u64(size - 1));
+    }
+
+  private:
+    void settle() {
+        if (mask != ALL) {
+            const i64 first = addresses[first_lane(mask)];
+            for (int lane = 0; lane < LANES; lane++) {
+                const i64 on = -i64(mask >> lane & 1);
+                addresses[lane] = (addresses[lane] & on) | (first & ~on);
+            }
+            return;
+        }
+        stride = addresses[1] - addresses[0];
+        i64 others = 0, expected = addresses[0];
+        for (int lane = 0; lane < LANES; lane++, expected += stride)
+            others |= addresses[lane] ^ expected;
+        straight = others == 0;
+    }
+};
+
+// Where lanes find their bytes: lane k at origin + k * step + its address.
+struct Memory {
+    u8 *origin;
+    i64 step;
+};
+
+// What one warp asks for, while it is found, checked and counted.
+struct Asked {
+    Block &block;
+    const Op &op;
+    const Access &access;
+    const u8 *data; // of a store, `size` bytes a lane
+    int warp;
+    i32 &variable; // in shared memory, of the first lane of the block; -1 where it is not known yet
+};
+
+void keep_pages(const Asked &asked, i32 slot, const Region &region, const Lanes &lanes) {
+    Undo &undo = asked.block.launch.undo;
+    const i64 size = asked.access.size;
+    i64 low = lanes.addresses[0], high = low;
+    for (i64 address : lanes.addresses) {
+        low = std::min(low, address);
+        high = std::max(high, address);
+    }
+    if (high - low <= 4 * i64(LANES) * WIDEST) {
+        undo.keep(asked.block.launch, slot, low - region.base, high + size - region.base);
+        return;
+    }
+    for (i64 address : lanes.addresses)
+        undo.keep(asked.block.launch, slot, address - region.base, address + size - region.base);
+}
+
+// Count a request to global or constant memory, and note what it touches.
+void count(const Asked &asked, const Request &request, bool counted) {
+    Block &block = asked.block;
+    if (counted && asked.access.number[request.space] >= 0) {
+        const i64 size = block.worker.counters.count(block, request);
+        if (!size || !block.launch.about.footprint)
+            return;
+        const i64 shift = asked.access.issued[request.space] > 0 ? asked.access.shift[request.space] : 0;
+        i64 moved[LANES];
+        Request told{request.access, request.space, request.region, request.warp, request.mask, moved, request.straight,
+                     request.stride};
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = request.addresses[lane] + shift;
+        block.worker.footprints.note(block, told, size);
+    }
+}
+
+// Lanes in one array of global or constant memory; false for a suspicion.
+bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool counted, Memory &found) {
+    Block &block = asked.block;
+    const Region &region = block.launch.regions[size_t(slot)];
+    const bool stores = asked.access.kind != LOAD;
+    if (region.heap || (stores && !region.writable)) {
+        block.suspect("an access to the heap, or a store to memory that is read-only", asked.op);
+        return false;
+    }
+    Request request{asked.access, space, slot, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+    count(asked, request, counted);
+    if (region.watched && space == GLOBAL)
+        block.worker.races.note(block, asked.op, request, asked.data);
+    if (stores)
+        keep_pages(asked, slot, region, lanes);
+    found = {region.data - region.base, 0};
+    return true;
+}
+
+bool in_one_region(const Asked &asked, const Lanes &lanes, i32 &slot) {
+    const auto &regions = asked.block.launch.regions;
+    const i64 found = lanes.addresses[0] >> SLOT_BITS;
+    slot = i32(found);
+    if (found <= 0 || found >= i64(regions.size()))
+        return false;
+    const Region &region = regions[size_t(found)];
+    return lanes.within(region.base, region.base + region.size, asked.access.size);
+}
+
+template <class Move> bool global_lanes(const Asked &asked, i32 space, const Lanes &lanes, Move move) {
+    Memory memory;
+    i32 slot;
+    if (in_one_region(asked, lanes, slot)) {
+        if (!in_region(asked, space, slot, lanes, true, memory))
+            return false;
+        move(memory, lanes);
+        return true;
+    }
+    const Launch &launch = asked.block.launch;
+    if (asked.access.kind == LOAD && space == GLOBAL &&
+        lanes.within(PARAMETER_WINDOW, PARAMETER_WINDOW + launch.about.parameters_size, asked.access.size)) {
+        // The kernel's parameters, which are not counted.
+        move(Memory{const_cast<u8 *>(launch.parameters.data()) - PARAMETER_WINDOW, 0}, lanes);
+        return true;
+    }
+    // Lanes in several arrays: one request, counted on the first of them.
+    i64 first = INT64_MAX;
+    for (u32 rest = lanes.mask; rest; rest &= rest - 1)
+        first = std::min(first, lanes.addresses[first_lane(rest)] >> SLOT_BITS);
+    bool counts = true;
+    for (u32 left = lanes.mask; left;) {
+        const i64 wanted = lanes.addresses[first_lane(left)] >> SLOT_BITS;
+        Lanes part;
+        u32 chosen = 0;
+        for (u32 rest = left; rest; rest &= rest - 1)
+            if (lanes.addresses[first_lane(rest)] >> SLOT_BITS == wanted)
+                chosen |= rest & -rest;
+        left &= ~chosen;
+        part.part(lanes, chosen, 0);
+        if (!in_one_region(asked, part, slot)) {
+            asked.block.suspect("an address is out of bounds or misaligned", asked.op);
+            return false;
+        }
+        if (counts && first > 0) {
+            Request request{asked.access, space, i32(first), asked.warp, lanes.mask, lanes.addresses};
+            count(asked, request, true);
+            counts = false;
+        }
+        if (!in_region(asked, space, slot, part, false, memory))
+            return false;
+        move(memory, part);
+    }
+    return true;
+}
+
+template <class Move> bool shared_lanes(const Asked &asked, const Lanes &lanes, Move move) {
+    Block &block = asked.block;
+    const Launch &launch = block.launch;
+    const Access &access = asked.access;
+    const bool known = access.shared_low <= access.shared_high;
+    if (access.size > 16 || !lanes.within(known ? access.shared_low : 0,
+                                          known ? access.shared_high : launch.about.shared_size, access.size)) {
+        block.suspect("an address in shared memory is out of bounds or misaligned", asked.op);
+        return false;
+    }
+    if (asked.variable < 0) {
+        asked.variable = 0;
+        const i64 place = lanes.addresses[0] + (access.issued[SHARED] > 0 ? access.shift[SHARED] : 0);
+        for (size_t number = 1; number < launch.shared_starts.size() && launch.shared_starts[number] <= place; number++)
+            asked.variable = i32(number);
+    }
+    Request request{access, SHARED, asked.variable, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+    block.worker.counters.count(block, request);
+    block.worker.races.note(block, asked.op, request, asked.data);
+    move(Memory{block.shared, 0}, lanes);
+    return true;
+}
+
+template <class Move> bool local_lanes(const Asked &asked, const Lanes &lanes, Move move) {
+    Block &block = asked.block;
+    const Access &access = asked.access;
+    const bool known = access.local_low <= access.local_high;
+    if (access.skewed || !lanes.within(known ? access.local_low : 0,
+                                       known ? access.local_high : block.launch.about.local_bytes, access.size)) {
+        block.suspect("an address in local memory is out of bounds or misaligned", asked.op);
+        return false;
+    }
+    Request request{access, LOCAL, 0, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+    block.worker.counters.count(block, request);
+    move(Memory{block.local + asked.warp * LANES * block.local_stride, block.local_stride}, lanes);
+    return true;
+}
+
+// Generic addresses: those in the windows of shared and local memory, all others in global memory.
+template <class Move> bool generic_lanes(const Asked &asked, const Lanes &lanes, Move move) {
+    i32 slot;
+    if (in_one_region(asked, lanes, slot))
+        return global_lanes(asked, GLOBAL, lanes, move);
+    u32 shared = 0, local = 0;
+    for (u32 rest = lanes.mask; rest; rest &= rest - 1) {
+        const i64 address = lanes.addresses[first_lane(rest)];
+        if (address >= SHARED_WINDOW - WINDOW / 2 && address < SHARED_WINDOW + WINDOW)
+            shared |= rest & -rest;
+        else if (address >= LOCAL_WINDOW - WINDOW / 2 && address < LOCAL_WINDOW + WINDOW)
+            local |= rest & -rest;
+    }
+    Lanes part;
+    if (shared) {
+        part.part(lanes, shared, SHARED_WINDOW);
+        if (!shared_lanes(asked, part, move))
+            return false;
+    }
+    if (local) {
+        part.part(lanes, local, LOCAL_WINDOW);
+        if (!local_lanes(asked, part, move))
+            return false;
+    }
+    if (const u32 rest = lanes.mask & ~shared & ~local) {
+        part.part(lanes, rest, 0);
+        return global_lanes(asked, GLOBAL, part, move);
+    }
+    return true;
+}
+
+template <class Move> bool by_space(const Asked &asked, const Lanes &lanes, Move move) {
+    switch (asked.access.space) {
+    case GLOBAL: case PARAMETER: return global_lanes(asked, GLOBAL, lanes, move);
+    case CONSTANT: return global_lanes(asked, CONSTANT, lanes, move);
+    case SHARED: return shared_lanes(asked, lanes, move);
+    case LOCAL: return local_lanes(asked, lanes, move);
+    default: return generic_lanes(asked, lanes, move);
+    }
+}
+
+template <class T> inline T read(const u8 *place) {
     T value;
-    std::memcpy(&value, block.launch.parameters.data() + op.immediate, sizeof value);
-    T *into = block.at<T>(op.into[0]);
+    std::memcpy(&value, place, sizeof value);
+    return value;
+}
+
+// One element of each lane into a register of type R; T says its width and whether it has a sign.
+template <class T, class R> void fetch(const Memory &memory, const Lanes &lanes, i64 shift, R *into) {
+    const u8 *origin = memory.origin + shift;
+    if (lanes.straight) {
+        const u8 *place = origin + lanes.addresses[0];
+        const i64 step = lanes.stride + memory.step;
+        if (step == sizeof(R) && sizeof(T) == sizeof(R))
+            std::memcpy(into, place, LANES * sizeof(R));
+        else if (!step)
+            std::fill_n(into, LANES, R(read<T>(place)));
+        else
+            for (int lane = 0; lane < LANES; lane++, place += step)
+                into[lane] = R(read<T>(place));
+        return;
+    }
+    if (lanes.mask == ALL) {
+        for (int lane = 0; lane < LANES; lane++)
+            into[lane] = R(read<T>(origin + lanes.addresses[lane] + lane * memory.step));
+        return;
+    }
+    for (u32 rest = lanes.mask; rest; rest &= rest - 1) {
+        const int lane = first_lane(rest);
+        into[lane] = R(read<T>(origin + lanes.addresses[lane] + lane * memory.step));
+    }
+}
+
+// What lanes wrote lies lane by lane, `size` bytes each.
+template <class T> void put(const Memory &memory, const Lanes &lanes, const u8 *data, i32 count) {
+    const i64 size = i64(sizeof(T)) * count;
+    if (lanes.straight && lanes.stride + memory.step == size) {
+        std::memcpy(memory.origin + lanes.addresses[0], data, size_t(LANES * size));
+        return;
+    }
+    for (u32 rest = lanes.mask; rest; rest &= rest - 1) {
+        const int lane = first_lane(rest);
+        u8 *place = memory.origin + lanes.addresses[lane] + lane * memory.step;
+        for (int element = 0; element < count; element++)
+            std::memcpy(place + element * int(sizeof(T)), data + lane * size + element * int(sizeof(T)), sizeof(T));
+    }
+}
+
+void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {
+    if (op.flags & SHORT_ADDRESS)
+        lanes.fill(block.at<i32>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
+    else
+        lanes.fill(block.at<i64>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
+}
+
+// The register of an element.
+i32 element_of(const i32 *registers, const Op &op, int element) {
+    return op.flags & IN_A_ROW ? registers[0] + element : registers[element];
+}
+
+// from[0] holds the address; into[] gets the elements.
+template <class T, class R> void load(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    i32 variable = -1;
+    for (int warp = 0; warp < block.warps; warp++) {
+        if (!block.mask[warp])
+            continue;
+        Lanes lanes;
+        fill(block, op, warp, lanes);
+        auto move = [&](const Memory &memory, const Lanes &some) {
+            for (int element = 0; element < access.count; element++)
+                fetch<T, R>(memory, some, element * i64(sizeof(T)),
+                            block.at<R>(element_of(op.into, op, element)) + warp * LANES);
+        };
+        if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
+            return;
+    }
+}
+
+// from[0] holds the address, from[1...] the elements, of which R is the register.
+template <class T, class R> void store(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    i32 variable = -1;
+    T gathered[WIDEST / sizeof(T) * LANES];
+    for (int warp = 0; warp < block.warps; warp++) {
+        if (!block.mask[warp])
+            continue;
+        Lanes lanes;
+        fill(block, op, warp, lanes);
+        const u8 *data = reinterpret_cast<const u8 *>(gathered);
+        for (int element = 0; element < access.count; element++) {
+            const R *from = block.at<R>(element_of(op.from + 1, op, element)) + warp * LANES;
+            if (access.count == 1 && sizeof(T) == sizeof(R))
+                data = reinterpret_cast<const u8 *>(from);
+            else
+                for (int lane = 0; lane < LANES; lane++)
+                    gathered[lane * access.count + element] = T(from[lane]);
+        }
+        auto move = [&](const Memory &memory, const Lanes &some) { put<T>(memory, some, data, access.count); };
+        if (!by_space(Asked{block, op, access, data, warp, variable}, lanes, move))
+            return;
+    }
+}
+
+// ld.param at a fixed place: the same for all lanes; immediate: the offset.
+template <class T, class R> void load_parameter(Block &block, const Op &op) {
+    const R value = R(read<T>(block.launch.parameters.data() + op.immediate));
+    R *into = block.at<R>(op.into[0]);
+    if (block.full) {
+        std::fill_n(into, block.warps * LANES, value);
+        return;
+    }
     for (int warp = 0; warp < block.warps; warp++)
         for (u32 rest = block.mask[warp]; rest; rest &= rest - 1)
             into[warp * LANES + first_lane(rest)] = value;
 }
 
-// Global memory: from[0] holds the address; a load writes into[], a store reads from[1...].
-template <class T, bool STORES> void access_global(Block &block, const Op &op) {
-    const Launch &launch = block.launch;
-    const Access &access = launch.accesses[size_t(op.access)];
-    const i64 *base = block.at<i64>(op.from[0]);
-    for (int warp = 0; warp < block.warps; warp++) {
-        u32 mask = block.mask[warp];
-        if (!mask)
-            continue;
-        i64 addresses[LANES], low = INT64_MAX, high = INT64_MIN, bits = 0;
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            int lane = first_lane(rest);
-            i64 address = addresses[lane] = base[warp * LANES + lane] + op.immediate;
-            low = std::min(low, address);
-            high = std::max(high, address);
-            bits |= address;
-        }
-        i64 slot = low >> SLOT_BITS;
-        if (slot <= 0 || slot >= i64(launch.regions.size()) || (bits & (access.size - 1)) ||
-            high + access.size > launch.regions[size_t(slot)].base + launch.regions[size_t(slot)].size) {
-            block.suspect("an address is out of bounds or misaligned", op);
-            return;
-        }
-        const Region &region = launch.regions[size_t(slot)];
-        Request request{access, GLOBAL, i32(slot), warp, mask, addresses};
-        block.worker.counters.count(block, request);
-        block.worker.footprints.note(block, request, access.size);
-        if (STORES) {
-            if (!region.writable) {
-                block.suspect("a store to memory that is read-only", op);
-                return;
-            }
-            block.launch.undo.keep(launch, i32(slot), low - region.base, high + access.size - region.base);
-        }
-        if (region.watched)
-            block.worker.races.note(block, op, request, nullptr);
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            int lane = first_lane(rest);
-            u8 *place = region.data + (addresses[lane] - region.base);
-            for (int element = 0; element < access.count; element++) {
-                T *value = block.at<T>(STORES ? op.from[1 + element] : op.into[element]) + warp * LANES + lane;
-                if (STORES)
-                    std::memcpy(place + element * int(sizeof(T)), value, sizeof(T));
-                else
-                    std::memcpy(value, place + element * int(sizeof(T)), sizeof(T));
-            }
-        }
-    }
-}
-
 } // namespace
 
+#define LOAD_OPERATIONS(NAME, T, R) {"ld." NAME, load<T, R>}, {"ld.param." NAME, load_parameter<T, R>}
+#define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
+
+// By width of the element, u or s, and width of the register.
 const std::vector<Operation> &memory_operations() {
     static const std::vector<Operation> all = {
         {"other", [](Block &block, const Op &op) { block.suspect("the native engine lacks an instruction", op); }},
-        {"ld.param.8", load_parameter<u8>},          {"ld.param.16", load_parameter<u16>},
-        {"ld.param.32", load_parameter<u32>},        {"ld.param.64", load_parameter<u64>},
-        {"ld.global.32", access_global<u32, false>}, {"ld.global.64", access_global<u64, false>},
-        {"st.global.32", access_global<u32, true>},  {"st.global.64", access_global<u64, true>},
+        LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
+        LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),
+        LOAD_OPERATIONS("s8.64", i8, u64),   LOAD_OPERATIONS("u16.16", u16, u16), LOAD_OPERATIONS("u16.32", u16, u32),
+        LOAD_OPERATIONS("s16.32", i16, u32), LOAD_OPERATIONS("u16.64", u16, u64), LOAD_OPERATIONS("s16.64", i16, u64),
+        LOAD_OPERATIONS("u32.32", u32, u32), LOAD_OPERATIONS("u32.64", u32, u64), LOAD_OPERATIONS("s32.64", i32, u64),
+        LOAD_OPERATIONS("u64.64", u64, u64), STORE_OPERATION("8.8", u8, u8),      STORE_OPERATION("8.16", u8, u16),
+        STORE_OPERATION("8.32", u8, u32),    STORE_OPERATION("8.64", u8, u64),    STORE_OPERATION("16.16", u16, u16),
+        STORE_OPERATION("16.32", u16, u32),  STORE_OPERATION("16.64", u16, u64),  STORE_OPERATION("32.32", u32, u32),
+        STORE_OPERATION("32.64", u32, u64),  STORE_OPERATION("64.64", u64, u64),
     };
     return all;
 }
 
 } // namespace engine
+
+using namespace engine;
+
+// For tests: what single requests cost. space: 0 sectors, 1 loads of shared memory, 2 stores.
+PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
+    Lanes lanes;
+    lanes.fill(addresses, 0, mask);
+    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, size);
+    cost[0] = found.pieces;
+    cost[1] = found.ideal;
+}

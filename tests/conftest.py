@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Launch, Source
 from cudabench.records.results import DeviceInfo
 from cudabench.results import schema
+from cudabench.system import native
 
 # How long an example takes says more of the machine than of the code.
 # In CI the same examples are drawn each time, so that a change is judged by itself; elsewhere new ones are.
@@ -48,6 +49,8 @@ os.environ["CUDABENCH_JOBS"] = "1"  # tests run beside each other already
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share, or of several runs
     _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
     os.environ["CUDABENCH_CACHE"] = os.environ.get("CUDABENCH_TESTS_CACHE") or _CACHE.name
+    with suppress(native.NotBuilt):  # of these sources, for all processes that tests start
+        native.build(native.INSTALLED)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # each process that a test starts would compile all modules anew
         os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(_CACHE.name, "bytecode"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudabench import operations
+from cudabench.system import native
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,6 +42,11 @@ def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {f"cudabench/kernels_cu/{name}.cu" for name in operations.SUMMARIES} <= inside
+    assert {f"cudabench/native/{path.name}" for path in native.sources()} <= inside
+    if native.INSTALLED.joinpath(native.NAME).exists():  # what this run's beginning built
+        assert f"cudabench/_native/{native.NAME}" in inside
+        assert "-py3-none-" in wheel.name
+        assert not wheel.name.endswith("-any.whl")
     assert {"cudabench/devices/protocol.cu", "cudabench/compile/headers/prelude.h"} <= inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
     site = tmp_path / "site"

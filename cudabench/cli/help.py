@@ -22,7 +22,7 @@ HEADINGS = {
     "Compiler": "defines include std old_words new_words arch",
     "Timing": "cache min_time max_time min_samples timeout budget limits no_cpu cpu_threads min_bandwidth "
     "min_copy_fraction resume strategy evaluations always",
-    "Simulator": "card price prices jobs schedule threads banks warp",
+    "Simulator": "card price prices jobs sim_threads schedule threads banks warp",
     "Verdict": "threshold fail_on strict noise same_model require_base metric base fail_on_slow fail_on_missing over "
     "mads",
     "Output": "json_path report_path quiet breakdown key target target_format target_file output markdown kind as_json "

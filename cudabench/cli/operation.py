@@ -54,6 +54,11 @@ MEASURING: list[click.Parameter] = [
         "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
         type=click.IntRange(1),
     ),
+    option(
+        "--sim-threads N",
+        "Threads that run one kernel in the simulator. Default: the cores that --jobs leaves it.",
+        type=click.IntRange(1),
+    ),
 ]
 SHOWING: list[click.Parameter] = [
     *options.PRICING,

@@ -43,9 +43,9 @@ def listing(names: tuple[str, ...]) -> int:
 
 @headed("info", option("--json", "Print JSON.", "as_json"))
 def info(as_json: bool) -> int:
-    """Show driver, GPUs, nvcc, PyCUDA, NVML and NVRTC; each lack with the command that mends it."""
+    """Show driver, GPUs, nvcc, PyCUDA, NVML, NVRTC and the simulator's engine; each lack with what mends it."""
     driver = probe.driver()
-    parts = [driver, probe.nvcc(), probe.pycuda(), probe.nvml(), probe.nvrtc()]
+    parts = [driver, probe.nvcc(), probe.pycuda(), probe.nvml(), probe.nvrtc(), probe.engine()]
     gpus = [probe.gpu(index) for index in range(driver.device_count)]
     if as_json:
         document = {"host": probe.host(), "parts": [asdict(part) for part in parts], "gpus": [asdict(g) for g in gpus]}

@@ -43,8 +43,8 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 UNWRITTEN = ("profile", "kernels")  # options that a profile cannot hold
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "price",
-    "limits",
+    "budget", "no_cpu", "cpu_threads", "jobs", "sim_threads", "schedule", "json_path", "report_path", "quiet", "card",
+    "price", "limits",
 )  # fmt: skip
 
 

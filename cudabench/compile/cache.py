@@ -19,9 +19,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cudabench.compile import includes, toolkit
+from cudabench.compile import includes
 from cudabench.compile.record import Job
 from cudabench.records.decode import Misfit, decode
+from cudabench.system.folders import cache_folder
 from cudabench.system.reading import check_regular
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def put(path: Path, body: bytes) -> None:
 
 
 def _path(kind: str, name: str | None) -> Path | None:
-    folder = toolkit.cache_folder()
+    folder = cache_folder()
     return folder / kind / f"{name}.{kind}" if folder is not None and name is not None else None
 
 

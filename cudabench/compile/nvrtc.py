@@ -23,6 +23,7 @@ from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxa
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
 from cudabench.system import confined
+from cudabench.system.folders import cache_folder
 
 if TYPE_CHECKING:
     import ctypes
@@ -168,7 +169,7 @@ class Library:
         """A folder with CUDA's own headers: those bundled in NVRTC, else of a wheel or toolkit; None without any."""
         if not self.bundles_headers:
             return toolkit.headers()
-        cache = toolkit.cache_folder()
+        cache = cache_folder()
         kept = self._unpacked(cache / "nvrtc-headers-{}.{}".format(*self.version)) if cache else None
         return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 

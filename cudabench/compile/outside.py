@@ -16,6 +16,7 @@ from pathlib import Path
 from cudabench.compile import diagnostics, includes, toolkit
 from cudabench.compile.record import Job
 from cudabench.errors import CompilerError
+from cudabench.system.folders import cache_folder
 
 # Where the C and C++ libraries of the host's compiler are.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/opt/cuda")
@@ -136,7 +137,7 @@ def _tree(job: Job) -> list[Path]:
 
 
 def _of_the_toolkit() -> list[Path]:
-    headers, cache = toolkit.headers(), toolkit.cache_folder()
+    headers, cache = toolkit.headers(), cache_folder()
     return [
         *map(Path, _SYSTEM),
         *([headers.parent] if headers else []),

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from cudabench.errors import NotEnoughMemory
 from cudabench.records.results import DeviceInfo
+from cudabench.system import native
 
 # Numbers of CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
@@ -183,6 +184,17 @@ def nvrtc() -> Part:
             repair="install it with pip install nvidia-cuda-nvrtc",
         )
     return Part("NVRTC", version=".".join(str(number) for number in version))
+
+
+def engine() -> Part:
+    """Return the simulator's native engine, without which NumPy executes."""
+    lack = native.lack()
+    library = None if lack else native.library()
+    if library is None:
+        problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench anew")
+        return Part("engine", problem=f"NumPy, not the native one: {problem}", repair=repair)
+    library.cudabench_native_version.restype = ctypes.c_char_p
+    return Part("engine", version=f"native ({library.cudabench_native_version().decode()})")
 
 
 def gpu_compiler() -> Part:

@@ -25,6 +25,7 @@ from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
 from cudabench.symbols import plain_name, readable
+from cudabench.system import native
 
 Arrays = dict[str, np.ndarray]
 
@@ -70,6 +71,7 @@ class SimDevice:
     def __post_init__(self) -> None:
         major, minor = capability(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
+        native.library()  # if it has to be built then here, before processes are forked and bounded
 
     def load(self, case: Case) -> Loaded:
         """Return a case's own source compiled.

@@ -365,6 +365,7 @@ def counted(
         bytes=operation.bytes(problem) or None,
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
+        engine=report.engine,
         access=access_rows(report.accesses, report, case, blocks),
         branches=tuple(
             Branch(

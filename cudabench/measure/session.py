@@ -194,6 +194,10 @@ class Session(AbstractContextManager["Session"]):
             from cudabench.measure import parallel
 
             together = parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
+        if self._simulator:
+            from cudabench.simulator import api as simulator
+
+            simulator.THREADS.set(self.settings.sim_threads or max(1, children.processors() // together))
         if self._simulator is None or together == 1:
             for at, case in enumerate(cases):
                 yield self.result(make, case, budget, len(cases) - at)

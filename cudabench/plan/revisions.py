@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
 
-from cudabench.compile import cache, includes, toolkit
+from cudabench.compile import cache, includes
 from cudabench.errors import CudabenchError, UsageError, no_such_file
+from cudabench.system.folders import cache_folder
 
 TIMEOUT_S = 60
 MOST_LINKS = 8  # that lead to a header, one by the other
@@ -158,7 +159,7 @@ class _Tree:
 
 def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
     """Write files into a folder and return it."""
-    kept = toolkit.cache_folder()
+    kept = cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
     if kept is not None:
         folder = kept / "revisions" / digest.hexdigest()[:32]

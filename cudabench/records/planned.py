@@ -385,6 +385,7 @@ class Settings:
     jobs: Annotated[
         int | None, "Kernels simulated at the same time; null: as many as there are cores, memory permitting."
     ] = 1
+    sim_threads: Annotated[int | None, "Threads that run a kernel in the simulator; null: one a core."] = None
     budget: Annotated[float | None, "The whole run takes about this many seconds; its kernels share them."] = None
     schedule: Annotated[str | None, "The order of blocks in the simulator: reverse, or random:SEED; null: its own."] = (
         None

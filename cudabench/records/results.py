@@ -491,6 +491,10 @@ class Result:
     cluster: Annotated[
         Dim | None, "Blocks of a cluster (x, y, z), with --cluster; null where the kernel alone says them, or nothing."
     ] = None
+    engine: Annotated[
+        Literal["native", "numpy"] | None,
+        "What ran the kernel in the simulator: the native engine all its launches, or NumPy some; null elsewhere.",
+    ] = None
 
     @property
     def true_time(self) -> Timing | None:

@@ -293,8 +293,21 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
 
 # What is of the run and not of the kernel
 QUIET_SETTINGS = frozenset(
-    {"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "on", "sweep"}
-    | {*THRESHOLDS}
+    {
+        "kernels",
+        "block",
+        "size",
+        "dtype",
+        "device",
+        "timeout",
+        "cpu",
+        "cpu_threads",
+        "jobs",
+        "sim_threads",
+        "on",
+        "sweep",
+        *THRESHOLDS,
+    }
 )
 
 

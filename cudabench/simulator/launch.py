@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,26 +20,22 @@ from cudabench.occupancy import (
     over_bound,
 )
 from cudabench.simulator.check.places import Between, Declared, same_memory
-from cudabench.simulator.count import order
-from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row
 from cudabench.simulator.count.footprint import Footprints
-from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
-from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.native import launch as native
+from cudabench.simulator.native.outcome import outcome
+from cudabench.simulator.outcome import Outcome
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern, collected
+from cudabench.simulator.report import Executed, Report
 from cudabench.simulator.schedule import Schedule
-from cudabench.simulator.values import Index3, Key
-from cudabench.symbols import plain_name
+from cudabench.simulator.values import Index3
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -193,13 +189,21 @@ def run(
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
     lines = {number: access.location.ptx_line for number, access in enumerate(code.accesses)}
     issued = {number: merged[line] for number, line in lines.items() if line in merged} if merged else {}
+    shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
+    ends = math.inf if seconds is None else time.monotonic() + seconds
+    if recorder is None and native.wanted(plan):
+        ran = native.attempt(
+            plan, placed, watched=None, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint,
+            shares=shares is not None, issued=issued, progress=progress, threads=native.threads(),
+        )  # fmt: skip
+        if not isinstance(ran, str):
+            return outcome(ran, plan, placed, issued, shares).report()
     machine = Machine(
-        plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, declared, between, barrier
+        plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )
     if footprint:
         machine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
-    if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks):
-        machine.shares = Shares(code, plan.blocks)
+    machine.shares = shares
     try:
         machine.run()
     except BudgetExceeded as stopped:
@@ -211,7 +215,7 @@ def run(
         if place is not None:
             first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
             machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
-    return _report(machine, recorder)
+    return _outcome(machine, recorder).report()
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
@@ -230,92 +234,20 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     return space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
 
 
-def _report(machine: Machine, recorder: Recorder | None) -> Report:
-    """Return what a launch that has ended did."""
+def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
+    """Return what a launch that has ended on the NumPy engine came to."""
     executed = [
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
-    code, counters = machine.code, machine.counters
-    more = [*counters.turns.items(), *machine.detours.items()]
-    lines = executed_lines(machine.plan.ways, executed, more)
-    contended = []
-    for number, (contention, returns) in sorted(machine.contention.items(), key=itemgetter(0)):
-        location = code.accesses[number].location
-        file = code.files.get(location.file, "")
-        contended.append(Contended(file, location.line, location.ptx_line, returns, *contention.hottest()))
-    footprint = None
+    counters, footprint = machine.counters, None
     if counters.footprints is not None:
         counted = {key: row.totals for key, row in counters.rows.items()}
         footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
-    return Report(
-        machine.instructions, _accesses(machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(_shared_variables(machine)), machine.hazards.records(True),
-        {code.name: lines}, branches(code, executed, machine.plan.ways),
-        tuple(contended), footprint,
-        None if machine.shares is None else machine.shares.imbalance(machine.grid),
-    )  # fmt: skip
-
-
-def _accesses(machine: Machine) -> tuple[Access, ...]:
-    """Return the counts per instruction and array, in the order of the source."""
-    told, rows = machine.plan.told, machine.counters.rows
-    for place, row in rows.items():
-        state = _state(machine, row)
-        if state is None or place not in told or told[place][0] != state:
-            told[place] = state, _access(machine, row)
-    # Copies of an inlined function have one key.
-    found = collected((told[place][1] for place in rows), attrgetter("key"))
-    for number, (line, issued) in machine.counters.issued.items():
-        away = machine.counters.merged[number]
-        leads = (key for key, access in found.items() if access.instruction == line)
-        if away and not issued and (leader := next(leads, None)) is not None:
-            found[leader] = found[leader]._replace(merged=found[leader].merged + away)
-    return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
-
-
-def _state(machine: Machine, row: Row) -> Key | None:
-    """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
-    space = machine.code.accesses[row.number].space
-    if space not in ("shared", "local") or row.number in machine.counters.elsewhere:
-        return None  # an array of its own by launch
-    issued = machine.counters.issued.get(row.number)
-    looks = tuple([(look, *counts) for look, counts in row.looks.items()])
-    return looks, row.first, row.step, row.reloads, issued
-
-
-def _shared_variables(machine: Machine) -> tuple[tuple[str, int, int], ...]:
-    """Return name, offset and bytes of the variables in shared memory."""
-    names = machine.code.shared_names
-    return tuple((plain_name(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in names)
-
-
-def _access(machine: Machine, row: Row) -> Access:
-    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
-    code, ways = machine.code, machine.plan.ways
-    location, space, op, size, what = code.accesses[row.number]
-    line = location.ptx_line
-    issued = machine.counters.issued.get(row.number, (0, size))[1]
-    patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    requests, pieces, ideal = row.totals
-    slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
-    regions = [machine.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
-    array, start, nbytes = None, 0, 0
-    if regions:
-        array = ", ".join(plain_name(region.name) for region in regions)
-        start, nbytes = regions[0].base, regions[0].size
-    elif slots and space == "shared" and code.shared_names:
-        array, start, nbytes = _shared_variables(machine)[slots[0]]
-    places = (row.first, next(iter(row.looks)).least, start)
-    least = next(place for place in places if place is not None)
-    inexact = ways.undecided.get(line) or (order.TURNS if row.reloads else None)
-    inexact = inexact or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
-    inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
-    shared = space in ("shared", "constant")
-    return Access(
-        code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued, requests,
-        None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
-        kernel=code.name, column=location.column, instruction=line, array=array, array_bytes=nbytes, start=start,
-        patterns=patterns, first=least, step=row.step, what=what, reloads=row.reloads, aggregated=issued == ONE_LANE,
-        inexact=inexact, by_data=any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data,
+    return Outcome(
+        "numpy", machine.plan, machine.space, machine.instructions, executed, counters.rows, counters.issued,
+        counters.merged, counters.elsewhere, [*counters.turns.items(), *machine.detours.items()],
+        {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
+        None if machine.shares is None else machine.shares.imbalance(machine.grid), machine.hazards.records(),
+        machine.hazards.records(True), "".join(machine.output), recorder,
     )  # fmt: skip

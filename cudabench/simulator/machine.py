@@ -57,7 +57,7 @@ class Machine:
 
     def __init__(
         self, plan: Plan, placed: Placed, budget: int, trace: Recorder | None,
-        progress: Callable[[int, int], None] | None, merged: Mapping[int, tuple[int, int]], seconds: float | None,
+        progress: Callable[[int, int], None] | None, merged: Mapping[int, tuple[int, int]], deadline: float,
         declared: Declared | None, between: Between | None, grid_barrier: int,
     ) -> None:  # fmt: skip
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
@@ -69,8 +69,7 @@ class Machine:
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged)
         self.shares: Shares | None = None  # where blocks are compared
-        self.seconds = seconds
-        self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
+        self.deadline = deadline
         self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
         self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
         self.instructions = 0

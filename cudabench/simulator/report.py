@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from operator import add, attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from cudabench.simulator.count.patterns import Pattern
 
 Index = tuple[int, int, int]
+Engine = Literal["numpy", "native"]
 Record = TypeVar("Record", "PatternCount", "Access", "Hazard", "Branch", "Touch", "Footprint")
 
 
@@ -291,7 +292,8 @@ class Report(NamedTuple):
     suspicions: what is undefined and does harm only where it is used, which a wrong result says. executed: for each
     kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
     footprint: which memory one launch touches, where that was asked for; of several the sums. imbalance: of the launch
-    whose busiest block is furthest beyond the mean; None where blocks are alike, or few.
+    whose busiest block is furthest beyond the mean; None where blocks are alike, or few. engine: which one ran it; of
+    several launches "native" where it ran all.
     """
 
     instructions: int
@@ -305,6 +307,7 @@ class Report(NamedTuple):
     contended: tuple[Contended, ...] = ()
     footprint: Footprint | None = None
     imbalance: Imbalance | None = None
+    engine: Engine = "numpy"
 
 
 def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
@@ -340,6 +343,7 @@ def merge(reports: Iterable[Report]) -> Report:
         tuple(chain.from_iterable(report.contended for report in reports)),
         reduce(Footprint.plus, footprints) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
+        "native" if reports and all(report.engine == "native" for report in reports) else "numpy",
     )
 
 

@@ -1,7 +1,383 @@
-"""Stub."""
-import ctypes, os
-def library():
-    path = os.environ.get("CUDABENCH_NATIVE_LIBRARY", "/tmp/native_test.so")
-    return ctypes.CDLL(path)
-def reason():
-    return "none"
+"""The simulator's native engine: builds it of `native/` by the machine's C++ compiler, and loads what was built.
+
+Outside of functions nothing of the package is imported: the install's hook, hatch_build.py, loads this file by path.
+A library is of its sources and options, whose hash, the key, stands among its bytes. One that an install built lies in
+the package, one that a run built in the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy goes
+without, =native demands it.
+
+    python -m cudabench.system.native [--sanitize] [FOLDER]      # builds it by hand
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Literal
+
+OPTIONS = (
+    "-std=c++17", "-O2", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden",
+    "-Wall", "-Wextra",
+)  # fmt: skip
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
+# A file whose name ends with _simd is compiled for each of these on x86-64. In this order they are linked: of an inline
+# function that several have, the linker takes the first, which must run on any machine.
+LEVELS = {
+    "base": (),
+    "avx2": ("-mavx2", "-mfma"),
+    "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
+}
+PACKAGE = Path(__file__).parent.parent
+INSTALLED = PACKAGE / "_native"
+NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
+BY_HAND = "python -m cudabench.system.native"
+NAMED = "CUDABENCH_NATIVE_LIBRARY"
+MOST_SECONDS = 900  # of all that the compiler does
+KEPT = 8  # libraries in the cache, each of other sources
+
+
+class NotBuilt(Exception):
+    """Why there is no library: the problem, what mends it, and what the compiler said."""
+
+    def __init__(self, problem: str, repair: str, log: str = "") -> None:
+        super().__init__(problem, repair)
+        self.problem, self.repair, self.log = problem, repair, log
+
+    def __str__(self) -> str:
+        return f"{self.problem}: {self.repair}"
+
+
+class NotYet(NotBuilt):
+    """Nothing hinders a build; there was none."""
+
+
+class Failed(NotBuilt):
+    """The compiler failed, and would again."""
+
+
+# Building ------------------------------------------------------------------------------------------------------------
+
+
+def source_folder() -> Path:
+    """Return the folder of the C++ files: inside the package of a wheel, at the top level of a checkout."""
+    inside = PACKAGE / "native"
+    return inside if inside.is_dir() else PACKAGE.parent / "native"
+
+
+def sources(folder: Path | None = None) -> list[Path]:
+    """Return the files that are compiled."""
+    return sorted((folder or source_folder()).glob("*.cpp"))
+
+
+def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
+    """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
+    folder = folder or source_folder()
+    made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, sanitize and SANITIZE)).encode())
+    for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.hpp")]):
+        made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return made.hexdigest()
+
+
+def compiler() -> list[str]:
+    """Return the command of the machine's C++ compiler; NotBuilt where there is none."""
+    if os.name == "nt":
+        raise NotBuilt("Windows has no native engine", "use WSL")
+    wanted, install = os.environ.get("CXX", "").strip(), "install one, as with apt install g++ or dnf install gcc-c++"
+    try:
+        names = [shlex.split(wanted)] if wanted else [["c++"], ["g++"], ["clang++"]]
+    except ValueError:
+        raise NotBuilt(f"CXX is {wanted}, whose quotation marks do not match", "name a C++ compiler") from None
+    for name, *options in names:
+        if path := shutil.which(name):
+            return [path, *options]
+    raise NotBuilt(f"there is no {wanted}, which CXX names" if wanted else "there is no C++ compiler", install)
+
+
+def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
+    """Return the library in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
+    source, folder = (source or source_folder()).absolute(), folder.absolute()
+    made = folder / NAME
+    if not sources(source):
+        raise NotBuilt(f"{source} has no C++ files", "install cudabench anew")
+    wanted = key(source, sanitize=sanitize)
+    if _is_of(made, wanted):
+        return made
+    command = compiler()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder), tempfile.TemporaryDirectory() as work:
+            if not _is_of(made, wanted):  # by another process meanwhile
+                new = folder / f".{os.getpid()}-{NAME}"
+                try:
+                    _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], wanted, Path(work), new)
+                    os.replace(new, made)
+                finally:
+                    new.unlink(missing_ok=True)
+    except OSError as error:
+        repair = f"name another folder by CUDABENCH_CACHE, or build it with {BY_HAND}"
+        raise NotBuilt(f"{error.filename or folder} cannot be written ({error.strerror})", repair) from None
+    return made
+
+
+def _machine() -> str:
+    name = os.uname().machine.lower() if hasattr(os, "uname") else ""
+    return "x86_64" if name == "amd64" else name
+
+
+def _is_of(library: Path, wanted: str) -> bool:
+    """Tell whether a library is there and has a key."""
+    with contextlib.suppress(OSError):
+        return wanted.encode() in library.read_bytes()
+    return False
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Have one process at a time build in a folder, where its file system knows locks."""
+    with open(folder / ".lock", "w") as lock:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(command: Sequence[str], source: Path, options: list[str], wanted: str, work: Path, made: Path) -> None:
+    """Compile each file, for each level where it has several, and link all; the key is a function of its own."""
+    own = work / "key.cpp"
+    visible = '__attribute__((visibility("default")))'
+    own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
+    levels = LEVELS if _machine() == "x86_64" else {"base": LEVELS["base"]}
+    options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
+    jobs, objects = [], []
+    for level, more in levels.items():
+        for path in [own, *sources(source)]:
+            if level == "base" or path.stem.endswith("_simd"):
+                objects.append(str(work / f"{path.stem}.{level}.o"))
+                text = path.name if path.parent == source else str(path)
+                jobs.append([*command, *options, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
+    _run(jobs, source)
+    link = [*command, *options, "-shared", *objects, "-o", str(made)]
+    # Python may have loaded an older C++ library than the compiler's, as conda's does.
+    own_library = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
+    try:
+        _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
+    except Failed:
+        _run([link], source)  # there is no static one
+
+
+def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
+    """Run commands beside each other, on all processors; NotBuilt with the first error of one that fails."""
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    running: dict[subprocess.Popen[bytes], tuple[Sequence[str], IO[bytes]]] = {}
+    waiting, end, logs = [*commands], time.monotonic() + MOST_SECONDS, contextlib.ExitStack()
+    try:
+        while waiting or running:
+            while waiting and len(running) < most:
+                log: IO[bytes] = logs.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+                words = waiting.pop(0)
+                try:
+                    process = subprocess.Popen(
+                        words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
+                    )
+                except OSError as error:
+                    problem = f"{words[0]} does not run ({error.strerror})"
+                    raise Failed(problem, "name another C++ compiler by CXX") from None
+                running[process] = words, log
+            for process in [one for one in running if one.poll() is not None]:
+                words, log = running.pop(process)
+                log.seek(0)
+                text = log.read().decode(errors="replace")
+                if process.returncode:
+                    lines = [line for line in text.splitlines() if line.strip()]
+                    status = f"it ended with status {process.returncode}"
+                    said = next((line for line in lines if "error" in line), lines[-1] if lines else status)
+                    raise Failed(f"{words[0]} failed ({said[:400]})", f"see {BY_HAND}, or name another by CXX", text)
+            if time.monotonic() > end:
+                raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
+            time.sleep(0.01)
+    finally:
+        logs.close()
+        for process in running:
+            with contextlib.suppress(OSError):  # it has just ended
+                os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
+            process.wait()
+
+
+# Loading -------------------------------------------------------------------------------------------------------------
+
+
+def wanted() -> Literal["automatic", "native", "numpy"]:
+    """Return which engine CUDABENCH_ENGINE asks for; UsageError where it is another word."""
+    word = os.environ.get("CUDABENCH_ENGINE", "")
+    if word in ("native", "numpy"):
+        return word  # type: ignore[return-value]
+    if word:
+        from cudabench.errors import UsageError
+
+        raise UsageError(f"CUDABENCH_ENGINE={word} names no engine: set it to native or numpy, or not at all.")
+    return "automatic"
+
+
+def library() -> ctypes.CDLL | None:
+    """Return the native engine, built now if need be; None where there is none, which is told, or none is wanted.
+
+    Raises DeviceUnusable where there is none and CUDABENCH_ENGINE demands it.
+    """
+    asked = wanted()
+    if asked == "numpy":
+        return None
+    found = _loaded(at_need=True)
+    if isinstance(found, ctypes.CDLL):
+        return found
+    if asked == "native" or NAMED in os.environ:
+        from cudabench.errors import DeviceUnusable
+
+        raise DeviceUnusable(f"The native engine is not there, as {found}.")
+    _tell(f"The simulator runs without its native engine, often 10 to 100 times slower, as {found}.")
+    return None
+
+
+def lack() -> NotBuilt | None:
+    """Return why runs have no native engine, None where they have; builds nothing."""
+    if wanted() == "numpy":
+        return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
+    found = _loaded(at_need=False)
+    return found if isinstance(found, NotBuilt) else None
+
+
+def reason() -> str:
+    """Return in a sentence why runs have no native engine and what would mend it; empty where they have."""
+    return str(lack() or "")
+
+
+@functools.cache
+def _tell(line: str) -> None:
+    """Say something once, to who reads messages."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
+
+
+_known: dict[str | None, ctypes.CDLL | NotBuilt] = {}
+
+
+def _loaded(*, at_need: bool) -> ctypes.CDLL | NotBuilt:
+    named = os.environ.get(NAMED)
+    if named not in _known or (at_need and isinstance(_known[named], NotYet)):
+        _known[named] = _load(named, at_need)
+    return _known[named]
+
+
+def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
+    try:
+        try:
+            path = _found(named)
+        except NotYet:
+            if not at_need:
+                raise
+            path = _built_at_need()
+        return ctypes.CDLL(str(path))
+    except NotBuilt as lack:
+        return lack
+    except OSError as error:
+        return NotBuilt(f"its library does not load ({error})", f"build it anew with {BY_HAND}")
+
+
+def _found(named: str | None) -> Path:
+    """Return the library that is there: that which is named, the install's or the cache's. Raises NotBuilt."""
+    if named:
+        if any(_is_of(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
+            return Path(named)
+        raise NotBuilt(f"{NAMED}={named} is not a library of this version's sources", f"build it with {BY_HAND} FOLDER")
+    own, cached = key(), _cached()
+    for folder in [INSTALLED, cached]:
+        if folder and _is_of(folder / NAME, own):
+            return folder / NAME
+    command = compiler()
+    if cached is None:
+        raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        note = json.loads((cached / "failed.json").read_text())
+        if note["compiler"] == _identity(command):
+            raise NotBuilt(note["problem"], note["repair"])
+    raise NotYet("it is not built yet", f"the next run in the simulator builds it, or {BY_HAND}")
+
+
+def _cached() -> Path | None:
+    """Return the cache's folder for the library of these sources."""
+    from cudabench.system.folders import cache_folder
+
+    folder = cache_folder()
+    return folder and folder / "native" / key()[:16]
+
+
+def _built_at_need() -> Path:
+    """Build into the cache, and keep there that it failed, so that not each command tries."""
+    folder = _cached()
+    assert folder is not None, "without a cache nothing is built at need"
+    if sys.stderr is None:  # nobody would know what is waited for
+        raise NotYet("it is not built yet", f"build it with {BY_HAND}")
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        _tell("Building the simulator's native engine once, about 30 s ...")
+    try:
+        made = build(folder)
+    except Failed as lack:
+        if not _memory_is_bounded():
+            note = {"compiler": _identity(compiler()), "problem": lack.problem, "repair": lack.repair}
+            with contextlib.suppress(OSError):
+                (folder / "failed.json").write_text(json.dumps(note))
+        raise
+    with contextlib.suppress(OSError):
+        others = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for old in others[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    return made
+
+
+def _memory_is_bounded() -> bool:
+    """Tell whether a compiler may fail here for want of memory alone, where it would not elsewhere."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _identity(command: Sequence[str]) -> list[str]:
+    """Return what changes with another compiler, or another version of it."""
+    file = os.stat(command[0])
+    return [*command, str(file.st_size), str(file.st_mtime_ns)]
+
+
+def main() -> int:
+    """Build by hand: print the library's path, or what the compiler said."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the simulator's native engine.")
+    parser.add_argument("folder", nargs="?", type=Path, default=INSTALLED, help="where to put it: in the package")
+    parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
+    words = parser.parse_args()
+    try:
+        with contextlib.suppress(OSError):
+            (words.folder / NAME).unlink()  # one that does not load may have the right key
+        print(build(words.folder, sanitize=words.sanitize))
+    except NotBuilt as lack:
+        print(f"{lack.log}\n{lack}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

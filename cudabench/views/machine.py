@@ -16,6 +16,7 @@ PURPOSE = {
     "PyCUDA": "launches on the GPU",
     "NVML": "watches clocks while timing (optional)",
     "NVRTC": "compiles for the simulator, and for the GPU without nvcc",
+    "engine": "executes in the simulator, the native one faster",
 }
 
 

@@ -67,6 +67,9 @@ class Shell:
         # The cache of the tests; a tree must not find what another one compiled.
         cache = os.environ.get("CUDABENCH_CACHE") if tree == ROOT else None
         environment["CUDABENCH_CACHE"] = cache or str(folder / "cache")
+        if tree != ROOT and (tree / "cudabench" / "system" / "native.py").exists():
+            build = [sys.executable, "-m", "cudabench.system.native"]
+            subprocess.run(build, cwd=tree, env=environment, capture_output=True, check=False)
         self._server = subprocess.Popen(
             [sys.executable, str(HERE / "serve.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment,

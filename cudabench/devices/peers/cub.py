@@ -17,6 +17,7 @@ from cudabench.compile.cache import put
 from cudabench.devices.peers import Call, Queue, Room, pointer
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
@@ -59,7 +60,7 @@ def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
     ]  # fmt: skip
     marks = (TEXT.read_bytes(), options, nvcc.version(), Path(compiler).stat().st_mtime_ns)
     name = f"cub-{operation}-{hashlib.sha256(repr(marks).encode()).hexdigest()[:24]}.so"
-    cache = toolkit.cache_folder()
+    cache = cache_folder()
     if cache is not None and (cache / name).is_file():
         return ctypes.CDLL(str(cache / name))
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:

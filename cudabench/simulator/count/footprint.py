@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -236,12 +236,45 @@ class Footprints:
     def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
         """Return what was found; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
         array; instructions: of warps, of all."""
+
+        def distinct(written: bool) -> dict[int, int]:
+            slots = sorted(slot for slot, kind in self.marks if kind == written)
+            return {slot: int(np.count_nonzero(self.marks[slot, written])) for slot in slots}
+
+        ends = [before for _, before in self.parts[1:]] + [instructions]
+        parts = tuple((many, end - start) for (many, start), end in zip(self.parts, ends, strict=True))
+        found = Touched(
+            self.sums, distinct(False), distinct(True), self.before, self.followed, parts, self.constants.fetched()
+        )
+        return found.footprint(self.space, self.accesses, counted, blocks)
+
+
+class Touched(NamedTuple):
+    """What an engine found of a launch that has ended.
+
+    sums: of the blocks that were followed, by instruction and array. read, written: distinct sectors by slot. ran,
+    followed, parts, constants: as of `Footprint`.
+    """
+
+    sums: Mapping[tuple[int, Any], Mapping[str, float]]
+    read: dict[int, int]
+    written: dict[int, int]
+    ran: int
+    followed: int
+    parts: tuple[tuple[int, int], ...]
+    constants: float
+
+    def footprint(
+        self, space: AddressSpace, accesses: Sequence[MemoryInstruction],
+        counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int,
+    ) -> Footprint:  # fmt: skip
+        """Return the record; counted: as for `Footprints.footprint`; blocks: of the grid."""
         touches = []
         for (number, where), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
         ):
             sums = self.sums.get((number, where))
-            access = self.accesses[number]
+            access = accesses[number]
             if access.space != "global" or where == -1:
                 continue
             slot = where[0] if isinstance(where, tuple) else where
@@ -249,7 +282,7 @@ class Footprints:
             per_sector = sectors / sums["sectors"] if sums else 0.0
             touches.append(
                 Touch(
-                    access.location.ptx_line, access.kind, self.space.slots[slot].name, access.size, requests, sectors,
+                    access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
                     # Of instructions that no followed block came to, the least that can be.
                     sums["turns"] * per_request if sums else requests,
                     sums["fresh"] * per_sector if sums else 0,
@@ -257,22 +290,14 @@ class Footprints:
                     sums["partial"] * per_sector if sums else 0,
                 )
             )  # fmt: skip
-
-        def distinct(written: bool) -> dict[str, int]:
-            return {
-                self.space.slots[slot].name: int(np.count_nonzero(marks))
-                for (slot, kind), marks in sorted(self.marks.items())
-                if kind == written
-            }
-
-        touched = {slot for slot, _ in self.marks}
-        sizes = {self.space.slots[slot].name: -(-self.space.slots[slot].size // SECTOR) for slot in sorted(touched)}
-        ends = [before for _, before in self.parts[1:]] + [instructions]
-        parts = tuple((many, end - start) for (many, start), end in zip(self.parts, ends, strict=True))
+        names = {slot: space.slots[slot].name for slot in sorted({*self.read, *self.written})}
+        sizes = {name: -(-space.slots[slot].size // SECTOR) for slot, name in names.items()}
+        read, written = (
+            {names[slot]: count for slot, count in sectors.items()} for sectors in (self.read, self.written)
+        )
         return Footprint(
-            tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed, parts,
-            self.constants.fetched(),
-        )  # fmt: skip
+            tuple(touches), read, written, sizes, blocks, self.ran, self.followed, self.parts, self.constants
+        )
 
 
 def corners(address: Affine, chunk: Chunk) -> Array:

@@ -56,6 +56,10 @@ class Shares:
             warps = warp_bits(mask)[0].reshape(len(mask), -1).sum(axis=1)
         self.table[block, self.here] += weight * warps
 
+    def take(self, table: Array, number: Array) -> None:
+        """Take what is counted elsewhere, and the places of the blocks in the grid."""
+        self.table, self.number = table, number
+
     def imbalance(self, grid: Index) -> Imbalance | None:
         """Return what is to be said of the launch, None where no block has much more to do than the others."""
         per_block = self.table.sum(axis=0)

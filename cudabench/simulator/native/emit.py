@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from cudabench.simulator.errors import PtxError
+from cudabench.simulator.program.code import Refuse
 from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Negated, Operand, Symbol
 from cudabench.simulator.values import Affine
 
@@ -138,7 +140,7 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     emit = Emit(builder, ins, access)
     try:
         encode(emit, ins)
-    except NotEncoded:
+    except (NotEncoded, Refuse, PtxError):
         return None
     finally:
         builder.uses, builder.defs = uses, defs

@@ -6,29 +6,33 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.count.atomics import ONE_LANE
+from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.native import atomics, layout
 from cudabench.simulator.native.atomics import Contention
+from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.values import Array
-from cudabench.system import native
+from cudabench.system import children, native
 
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
-FOLLOWED = 16
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
+    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
     contention, turns: see `atomics`.
     """
 
@@ -36,8 +40,10 @@ class Ran(NamedTuple):
     executed: Array
     shares: Array | None
     counts: Array
+    order: Array
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
+    touched: Touched | None = None
 
 
 @lru_cache(1)
@@ -57,6 +63,16 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
     return library, names
+
+
+def wanted(plan: Plan) -> bool:
+    """Return whether a launch is to be tried on the native engine."""
+    return native.wanted() != "numpy" and not refusal(plan.code)
+
+
+def threads() -> int:
+    """Return how many threads run the blocks of a launch: as `THREADS` says, else one for each core."""
+    return THREADS.get() or children.processors()
 
 
 def refused(plan: Plan, placed: Placed) -> str:
@@ -100,11 +116,12 @@ def attempt(
         "order": order, "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
         "followed": (place % stride == stride // 2).astype(np.uint8),
         "sampled": (place % stride == 0).astype(np.uint8),
+        "chunks": np.cumsum([0, *(chunk.blocks for _, chunk in plan.chunks[:-1])]),
     }  # fmt: skip
     about = Description()
     for name in ARRAYS:
         setattr(about, name, arrays[name].ctypes.data)
-    for name in ("ops", "blocks", "tables", "accesses", "registers", "regions", "order", "shared_starts"):
+    for name in ("ops", "blocks", "tables", "accesses", "registers", "regions", "order", "shared_starts", "chunks"):
         setattr(about, f"{name}_count", len(arrays[name]))
     about.parameters_size, about.numbers_count = len(placed.parameters), len(code.accesses)
     about.grid[:], about.block[:] = grid, plan.block
@@ -126,9 +143,15 @@ def attempt(
         )
         counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
         library.cudabench_counts(handle, _pointer(counts))
+        found = None
+        if footprint:
+            found = touched(
+                library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
+                chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
+            )  # fmt: skip
         return Ran(
-            instructions, executed, by_block, counts, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded),
+            instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
+            atomics.turns(library, handle, encoded), found,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)
@@ -177,7 +200,8 @@ def _regions(placed: Placed, watched: set[int] | None) -> Array:
     found = np.zeros(len(slots), REGION)
     for number, region in enumerate(slots):
         found[number] = (
-            region.base, region.size, region.bytes.ctypes.data if region.size else 0, region.writable and region.size > 0,
+            region.base, region.size, region.bytes.ctypes.data if region.size else 0,
+            region.writable and region.size > 0,
             watched is None or region.base in watched, type(region).__name__ == "HeapRegion", region.constant,
         )  # fmt: skip
     return found

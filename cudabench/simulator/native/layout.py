@@ -44,9 +44,13 @@ EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parte
 DETOUR = np.dtype(
     [(name, "i8") for name in ("taken", "taking", "parted", "zero_lanes", "zero_warps", "turns", "waiting")]
 )
+SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "turns", "partial", "fresh", "missing")])
+CONSTANT_REQUEST = np.dtype(
+    [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
+)
 ARRAYS = (
     "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
-    "sampled",
+    "sampled", "chunks",
 )  # fmt: skip
 
 
@@ -57,7 +61,7 @@ class Description(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ARRAYS),
         *((name, ctypes.c_int64) for name in (
             "ops_count", "blocks_count", "tables_count", "accesses_count", "registers_count", "regions_count",
-            "parameters_size", "order_count", "shared_starts_count", "numbers_count",
+            "parameters_size", "order_count", "shared_starts_count", "numbers_count", "chunks_count",
         )),
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
@@ -67,7 +71,7 @@ class Description(ctypes.Structure):
     )  # fmt: skip
 
 
-SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR)
+SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR, SUMS, CONSTANT_REQUEST)
 
 
 def size_of(what: Any) -> int:

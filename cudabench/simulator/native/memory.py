@@ -1,4 +1,4 @@
-"""Loads and stores in the native engine."""
+"""Loads and stores in the native engine; parameters of calls, which are registers."""
 
 from __future__ import annotations
 
@@ -7,40 +7,111 @@ from cudabench.simulator.isa.load_store import element
 from cudabench.simulator.isa.opcodes import items
 from cudabench.simulator.memory import PARAMETER_WINDOW, WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Instruction
+from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand, Symbol
 from cudabench.simulator.values import Affine
+
+SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: an address of 32 bits; data in registers one behind the other
+MOST_TARGETS = 4  # that an operation has a place for
 
 
 @encodes("ld", "ldu")
 def _ld(emit: Emit, ins: Instruction) -> None:
-    type_, dtype, count = element(ins)
-    space, builder = space_of(ins), emit.builder
-    bits = BITS[type_]
-    if space == "param":
-        register, offset = emit.address(ins.operands[1])
-        place = builder.initial[register]
-        if type(place) is not Affine or not PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW:
-            raise NotEncoded(ins.text)
-        start = place.base + offset - PARAMETER_WINDOW
-        for number, item in enumerate(items(ins.operands[0])):
-            target = emit.target(item, bits, type_[0] == "s")
-            emit.op(f"ld.param.{bits}", (target,), immediate=start + number * bits // 8)
+    type_, _, count = element(ins)
+    bits, builder, into = BITS[type_], emit.builder, items(ins.operands[0])
+    if space_of(ins) == "param" and (variable := _call_parameter(emit, ins.operands[1])) is not None:
+        _load_of_call(emit, variable, ins.operands[1], into, type_)
         return
-    if space != "global" or bits not in (32, 64) or emit.access is None:
-        raise NotEncoded(ins.text)
     register, offset = emit.address(ins.operands[1])
-    targets = tuple(emit.target(item, bits, type_[0] == "s") for item in items(ins.operands[0]))
-    emit.op(f"ld.global.{bits}", targets, (emit.resized(register, 64),), immediate=offset, access=emit.access)
+    targets = _targets(emit, into, bits)
+    name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
+    place = builder.initial[register]
+    if emit.access is None:
+        assert type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
+        for number, target in enumerate(targets):
+            start = place.base + offset - PARAMETER_WINDOW + number * bits // 8
+            emit.op(f"ld.param.{name}", (target,), immediate=start)
+        return
+    _check(emit)
+    flags = SHORT_ADDRESS if builder.width(register) == 32 else 0
+    if count > MOST_TARGETS:
+        row = _row(emit, count, bits)
+        emit.op(f"ld.{name}", (row[0],), (register,), immediate=offset, access=emit.access, flags=flags | IN_A_ROW)
+        for target, one in zip(targets, row, strict=True):
+            emit.op(f"mov.{bits}", (target,), (one,))
+        return
+    emit.op(f"ld.{name}", targets, (register,), immediate=offset, access=emit.access, flags=flags)
 
 
 @encodes("st")
 def _st(emit: Emit, ins: Instruction) -> None:
-    type_, dtype, count = element(ins)
-    bits = BITS[type_]
-    if space_of(ins) != "global" or bits not in (32, 64) or emit.access is None:
+    type_, _, count = element(ins)
+    bits, builder = BITS[type_], emit.builder
+    sources = tuple(builder.source(item, type_) for item in items(ins.operands[1]))
+    if space_of(ins) == "param":
+        _store_of_call(emit, ins, bits, sources)
+        return
+    if emit.access is None or "async" in ins.modifiers:
         raise NotEncoded(ins.text)
+    _check(emit)
     register, offset = emit.address(ins.operands[0])
-    sources = tuple(emit.source(item, f"b{bits}") for item in items(ins.operands[1]))
-    emit.op(
-        f"st.global.{bits}", (), (emit.resized(register, 64), *sources), immediate=offset, access=emit.access
-    )
+    flags = SHORT_ADDRESS if builder.width(register) == 32 else 0
+    if len({builder.width(source) for source in sources}) > 1:
+        sources = tuple(emit.resized(source, bits) for source in sources)
+    width = builder.width(sources[0])
+    if count > MOST_TARGETS:
+        row = _row(emit, count, width)
+        for one, source in zip(row, sources, strict=True):
+            emit.op(f"mov.{width}", (one,), (source,))
+        sources, flags = (row[0],), flags | IN_A_ROW
+    emit.op(f"st.{bits}.{width}", (), (register, *sources), immediate=offset, access=emit.access, flags=flags)
+
+
+def _check(emit: Emit) -> None:
+    """Leave accesses that order others to the NumPy engine."""
+    access = emit.access
+    assert access is not None
+    if access.ordered or access.strong or access.acquires:
+        raise NotEncoded(emit.ins.text)
+
+
+def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...]:
+    """Return the registers of what is loaded, all of one width."""
+    named = [isinstance(item, Symbol) and item.name == "_" for item in into]
+    found = [-1 if nobodys else emit.builder.target(item) for item, nobodys in zip(into, named, strict=True)]
+    widths = {emit.builder.width(index) for index in found if index >= 0} or {bits}
+    width = widths.pop()
+    if widths or width < bits or width > 64:
+        raise NotEncoded(emit.ins.text)
+    return tuple(emit.builder.new(width, Affine(0)) if index < 0 else index for index in found)
+
+
+def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
+    """Return new registers one behind the other."""
+    return tuple(emit.builder.new(width, Affine(0)) for _ in range(count))
+
+
+def _call_parameter(emit: Emit, place: Operand) -> str | None:
+    """Return the variable of a call's parameter that an address lies in, None where it lies elsewhere."""
+    return emit.builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
+
+
+def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand, ...], type_: str) -> None:
+    """Move a call's parameter, a register, to where it is wanted; one in pieces is not encoded."""
+    bits, slots = BITS[type_], emit.builder.slots.get(variable, {})
+    assert isinstance(place, Address)
+    for number, item in enumerate(into):
+        slot = slots.get((place.offset + number * bits // 8, bits))
+        if slot is None:
+            raise NotEncoded(emit.ins.text)
+        emit.op(f"mov.{bits}", (emit.target(item, bits, type_[0] == "s"),), (slot,))
+
+
+def _store_of_call(emit: Emit, ins: Instruction, bits: int, sources: tuple[int, ...]) -> None:
+    """Move values to the registers that a call's parameter is."""
+    place = ins.operands[0]
+    variable = _call_parameter(emit, place)
+    if variable is None or not isinstance(place, Address):
+        raise NotEncoded(ins.text)
+    for number, source in enumerate(sources):
+        slot = emit.builder.slot(variable, place.offset + number * bits // 8, bits)
+        emit.op(f"mov.{bits}", (slot,), (emit.resized(source, bits),))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F401 (register what encodes instructions)
 from cudabench.simulator.native.emit import NativeOp
-from cudabench.simulator.native.layout import ACCESS, BARRIER, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
+from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.values import Affine, Array
 
@@ -126,7 +125,8 @@ def _native(op: Op, code: Code, names: dict[str, int], lacking: set[int]) -> lis
     native = op.native
     if op.run is None and native is None:
         return []
-    if native is None or op.watched or not {one.name for one in native.ops} <= names.keys():
+    told = native is not None and any(one.access and (one.access.guess or one.access.polls) for one in native.ops)
+    if native is None or told or op.watched or not {one.name for one in native.ops} <= names.keys():
         lacking.add(op.line.ptx_line)
         return [NativeOp(OTHER)]
     checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]

@@ -1,0 +1,75 @@
+"""Which memory a launch touches, as the native engine has it: `count.footprint` says what is counted."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.count.footprint import CONSTANT_SHIFT, LOOKED_AT, ConstantLines, Touched
+from cudabench.simulator.count.requests import changes
+from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
+from cudabench.simulator.values import Array
+
+
+def touched(
+    library: Any, handle: Any, counts: Array, *, regions: int, followed: Array, chunks: Array, warps: int
+) -> Touched:
+    """Return what a launch that has ended touched.
+
+    counts: by memory instruction and array. followed: by block. chunks: the first block of each chunk. warps: of a
+    block.
+    """
+    blocks = len(followed)
+    sectors, sums = np.zeros((regions, 2), np.int64), np.zeros(counts.shape, SUMS)
+    instructions, requests = np.zeros(blocks, np.int64), ctypes.c_int64()
+    library.cudabench_footprint.restype = ctypes.c_int64
+    logged = library.cudabench_footprint(
+        handle, *(ctypes.c_void_p(array.ctypes.data) for array in (sectors, sums, instructions)), ctypes.byref(requests)
+    )
+    log = np.zeros(logged, CONSTANT_REQUEST)
+    library.cudabench_constant_requests(handle, ctypes.c_void_p(log.ctypes.data))
+    found = {}
+    for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
+        places = tuple(np.flatnonzero(counts["requests"][number]).tolist())
+        of = found[number, places if len(places) > 1 else places[0]] = {
+            name: float(sums[name][number].sum()) for name in SUMS.names or ()
+        }
+        of["turns"] /= 4
+    read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in sectors.T.tolist())
+    return Touched(
+        found, read, written, blocks, int(np.count_nonzero(followed)),
+        tuple(zip(np.diff(chunks, append=blocks).tolist(), np.add.reduceat(instructions, chunks).tolist(), strict=True)),
+        _fetched(log, requests.value, chunks, warps, blocks),
+    )  # fmt: skip
+
+
+def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) -> float:
+    """Return the lines of constants that were fetched, by the requests of the first steps."""
+    chunk = np.searchsorted(chunks, log["place"], "right") - 1
+    order = np.lexsort((log["warp"], log["place"], log["step"], chunk))
+    log, chunk = log[order], chunk[order]
+    lines = ConstantLines()
+    starts = np.flatnonzero(changes(chunk, log["step"]))[:LOOKED_AT] if len(log) else ()
+    for start in starts:
+        step = log[(chunk == chunk[start]) & (log["step"] == log["step"][start])]
+        first, end = [*chunks.tolist(), blocks][chunk[start] : chunk[start] + 2]
+        rows = _of_one_block(step, first)
+        if rows is None:
+            stride = max(1, (end - first) * warps // LOOKED_AT)
+            rows = step[((step["place"] - first) * warps + step["warp"]) % stride == 0]
+        on = (rows["mask"][:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(np.bool_)
+        lines.note(rows["lines"].astype(np.int64) << CONSTANT_SHIFT, on, 0)
+    lines.requests = requests
+    return lines.fetched()
+
+
+def _of_one_block(step: Array, first: int) -> Array | None:
+    """Return the requests of the first block of a chunk where those of the others are the same: the NumPy engine then
+    has only these. None where they differ."""
+    here = step["place"] == first
+    own = {int(row["warp"]): (row["mask"], row["lines"].tobytes()) for row in step[here]}
+    others = step[~here]
+    same = all(own.get(int(row["warp"])) == (row["mask"], row["lines"].tobytes()) for row in others)
+    return step[here] if same else None

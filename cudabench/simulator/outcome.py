@@ -1,0 +1,142 @@
+"""What a launch came to, by whichever engine, and the report of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+
+from cudabench.simulator.count import order
+from cudabench.simulator.count.atomics import ONE_LANE
+from cudabench.simulator.count.branches import branches
+from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Place, Row
+from cudabench.simulator.count.lines import executed_lines
+from cudabench.simulator.heap import PLACED, HeapRegion
+from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.plan import Plan
+from cudabench.simulator.report import (
+    Access,
+    Contended,
+    Engine,
+    Executed,
+    Footprint,
+    Hazard,
+    Imbalance,
+    PatternCount,
+    Report,
+    by_pattern,
+    collected,
+)
+from cudabench.simulator.values import Key
+from cudabench.symbols import plain_name
+
+if TYPE_CHECKING:
+    from cudabench.simulator.count.trace import Recorder
+
+
+@dataclass
+class Outcome:
+    """What an engine found out about a launch that has ended.
+
+    executed: of each basic block. rows: by memory instruction and array. issued: of memory instructions that the
+    machine code has otherwise, see `launch.run`; merged: by number, the requests whose work others do. elsewhere: those
+    to the shared memory of other blocks. more: what some lines of the PTX did besides, see `executed_lines`. contended:
+    by atomic instruction on global memory, hits of the most used address, blocks that they come from, and whether what
+    it returns is used.
+    """
+
+    engine: Engine
+    plan: Plan
+    space: AddressSpace
+    instructions: int
+    executed: list[Executed]
+    rows: Mapping[tuple[int, Place], Row]
+    issued: Mapping[int, tuple[int, int]]
+    merged: list[int]
+    elsewhere: set[int]
+    more: Iterable[tuple[int, Executed]]
+    contended: Mapping[int, tuple[int | None, int | None, bool]]
+    footprint: Footprint | None
+    imbalance: Imbalance | None
+    hazards: tuple[Hazard, ...] = ()
+    suspicions: tuple[Hazard, ...] = ()
+    output: str = ""
+    recorder: Recorder | None = None
+
+    def report(self) -> Report:
+        """Return the report."""
+        code, plan = self.plan.code, self.plan
+        contended = []
+        for number, (hits, blocks, returns) in sorted(self.contended.items(), key=itemgetter(0)):
+            location = code.accesses[number].location
+            file = code.files.get(location.file, "")
+            contended.append(Contended(file, location.line, location.ptx_line, returns, hits, blocks))
+        return Report(
+            self.instructions, self._accesses(), self.hazards, self.output,
+            None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
+            {code.name: executed_lines(plan.ways, self.executed, self.more)},
+            branches(code, self.executed, plan.ways), tuple(contended), self.footprint, self.imbalance, self.engine,
+        )  # fmt: skip
+
+    def _accesses(self) -> tuple[Access, ...]:
+        """Return the counts per instruction and array, in the order of the source."""
+        told, rows = self.plan.told, self.rows
+        for place, row in rows.items():
+            state = self._state(row)
+            if state is None or place not in told or told[place][0] != state:
+                told[place] = state, self._access(row)
+        # Copies of an inlined function have one key.
+        found = collected((told[place][1] for place in rows), attrgetter("key"))
+        for number, (line, issued) in self.issued.items():
+            away = self.merged[number]
+            leads = (key for key, access in found.items() if access.instruction == line)
+            if away and not issued and (leader := next(leads, None)) is not None:
+                found[leader] = found[leader]._replace(merged=found[leader].merged + away)
+        return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
+
+    def _state(self, row: Row) -> Key | None:
+        """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
+        space = self.plan.code.accesses[row.number].space
+        if space not in ("shared", "local") or row.number in self.elsewhere:
+            return None  # an array of its own by launch
+        issued = self.issued.get(row.number)
+        looks = tuple([(look, *counts) for look, counts in row.looks.items()])
+        return looks, row.first, row.step, row.reloads, issued
+
+    def _shared_variables(self) -> tuple[tuple[str, int, int], ...]:
+        """Return name, offset and bytes of the variables in shared memory."""
+        names, size = self.plan.code.shared_names, self.plan.shared_size
+        return tuple((plain_name(name), start, nbytes or size - start) for name, start, nbytes in names)
+
+    def _access(self, row: Row) -> Access:
+        """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+        code, ways = self.plan.code, self.plan.ways
+        location, space, op, size, what = code.accesses[row.number]
+        line = location.ptx_line
+        issued = self.issued.get(row.number, (0, size))[1]
+        looks = row.looks.items()
+        patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in looks])
+        requests, pieces, ideal = row.totals
+        slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
+        regions = [self.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
+        array, start, nbytes = None, 0, 0
+        if regions:
+            array = ", ".join(plain_name(region.name) for region in regions)
+            start, nbytes = regions[0].base, regions[0].size
+        elif slots and space == "shared" and code.shared_names:
+            array, start, nbytes = self._shared_variables()[slots[0]]
+        places = (row.first, next(iter(row.looks)).least, start)
+        least = next(place for place in places if place is not None)
+        inexact = ways.undecided.get(line) or (order.TURNS if row.reloads else None)
+        inexact = inexact or (ELSEWHERE if row.number in self.elsewhere else None)
+        inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
+        by_data = any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data
+        turns = space in ("shared", "constant")  # pieces are wavefronts
+        return Access(
+            code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
+            requests, None if turns else pieces, None if turns else ideal, pieces if turns else None,
+            ideal if turns else None, kernel=code.name, column=location.column, instruction=line, array=array,
+            array_bytes=nbytes, start=start, patterns=patterns, first=least, step=row.step, what=what,
+            reloads=row.reloads, aggregated=issued == ONE_LANE, inexact=inexact, by_data=by_data,
+        )  # fmt: skip

@@ -1,0 +1,9 @@
+// What this library was built by, as `cudabench info` says it.
+
+#ifdef __clang__
+#define COMPILER "clang++ " __clang_version__
+#else
+#define COMPILER "g++ " __VERSION__
+#endif
+
+extern "C" __attribute__((visibility("default"))) const char *cudabench_native_version() { return COMPILER; }
