@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -45,7 +47,8 @@ def both(
     """Run a launch on both engines, each with arrays of its own."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
-    report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+    with patch.dict(os.environ, CUDABENCH_ENGINE="numpy"):
+        report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})

@@ -40,7 +40,9 @@ def outcome(
         imbalance = shares.imbalance(plan.grid)
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(), [], {}, footprint, imbalance,
+        ran.counts["merged"].sum(axis=1).tolist(), set(),
+        [(line, Executed(turns=turns, waiting=waiting)) for line, (turns, waiting) in ran.turns.items()], ran.contention,
+        footprint, imbalance,
     )  # fmt: skip
 
 
