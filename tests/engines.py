@@ -12,17 +12,20 @@ import numpy as np
 from cudabench.compile.compiler import compile_ptx
 from cudabench.simulator import api
 from cudabench.simulator.native import launch as native
+from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.program.arguments import place_arguments
+from tests.compare_engines import unlike
 
 
 class Both(NamedTuple):
-    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, and the
-    arguments behind each."""
+    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, the arguments
+    behind each, and the native engine's report, None where it gave up."""
 
     report: api.Report
     ran: native.Ran | str
     numpy: list[Any]
     native: list[Any]
+    told: api.Report | None = None
 
     def same(self) -> bool:
         """Return whether all arrays have the same bits."""
@@ -58,4 +61,12 @@ def both(
         plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
         progress=None, threads=threads,
     )  # fmt: skip
-    return Both(report, ran, theirs, mine)
+    told = None if isinstance(ran, str) else outcome(ran, plan, placed, {}, None).report()
+    return Both(report, ran, theirs, mine, told)
+
+
+def alike(found: Both) -> list[str]:
+    """Return what the engines have otherwise: bits, instructions, counts, contention; why the native one gave up."""
+    if found.told is None:
+        return [str(found.ran)]
+    return unlike(found.told, found.report) + ([] if found.same() else ["bits"])
