@@ -129,7 +129,7 @@ struct LaunchDescription {
     i32 footprint;
     i32 shares; // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
-    i32 reserved;
+    i32 ordered; // whether the order of the blocks may show, so that one worker runs them
 };
 
 // What is counted of one memory instruction on one array.

@@ -34,9 +34,7 @@ HOW = {
 }
 
 
-def regions_of(
-    code: Code, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]
-) -> set[int] | None:
+def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]) -> set[int] | None:
     """Return the bases of the regions that a launch may write and read through the read-only cache, None for all."""
     if not code.cached:
         return set()

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES
 from cudabench.simulator.check.places import same_memory
 from cudabench.simulator.check.stale import regions_of
+from cudabench.simulator.count.atomics import ONE_LANE
+from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.native import layout
+from cudabench.simulator.native import atomics, layout
+from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
@@ -38,6 +40,7 @@ class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
     shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
+    contention, turns: see `atomics`.
     """
 
     instructions: int
@@ -45,6 +48,8 @@ class Ran(NamedTuple):
     shares: Array | None
     counts: Array
     order: Array
+    contention: dict[int, Contention]
+    turns: dict[int, tuple[int, int]]
     touched: Touched | None = None
 
 
@@ -146,6 +151,7 @@ def attempt(
     about.grid[:], about.block[:] = grid, plan.block
     about.shared_size, about.dynamic_shared, about.local_bytes = plan.shared_size, plan.dynamic_shared, code.local_bytes
     about.budget, about.threads, about.footprint, about.shares = budget, threads, footprint, shares
+    about.ordered = encoded.ordered
     about.granule_global, about.granule_shared = min(code.granule["global"], 8), min(code.granule["shared"], 8)
     handle = ctypes.c_void_p(library.cudabench_launch(ctypes.byref(about)))
     try:
@@ -167,7 +173,10 @@ def attempt(
                 library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
                 chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
             )  # fmt: skip
-        return Ran(instructions, executed, by_block, counts, order, found)
+        return Ran(
+            instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
+            atomics.turns(library, handle, encoded), found,
+        )  # fmt: skip
     finally:
         library.cudabench_end(handle)
 
@@ -228,5 +237,6 @@ def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
     for record in accesses if issued else ():
         for space, number in enumerate(record["number"]):
             if number in issued:
-                record["shift"][space], record["issued"][space] = issued[number]
+                shift, size = issued[number]
+                record["shift"][space], record["issued"][space] = shift, layout.ONE_LANE if size == ONE_LANE else size
     return accesses

@@ -44,8 +44,9 @@ def outcome(
     too_many(hazards, plan.code, plan.grid, plan.block)
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(), [], {}, footprint, imbalance,
-        suspicions=hazards.records(True),
+        ran.counts["merged"].sum(axis=1).tolist(), set(),
+        [(line, Executed(turns=turns, waiting=waiting)) for line, (turns, waiting) in ran.turns.items()], ran.contention,
+        footprint, imbalance, suspicions=hazards.records(True),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
 
 class Encoded(NamedTuple):
     """The arrays; made: the memory instructions in the order of `accesses`; lacking: lines of the PTX whose
-    instruction the native engine lacks."""
+    instruction the native engine lacks; ordered: whether results may depend on the order of the blocks."""
 
     ops: Array
     blocks: Array
@@ -42,6 +42,7 @@ class Encoded(NamedTuple):
     registers: Array
     made: tuple[MemoryOp, ...]
     lacking: frozenset[int]
+    ordered: bool
 
 
 def refusal(code: Code) -> str:
@@ -112,7 +113,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         accesses[place]["uniform"] = id(access) in alike
     return Encoded(
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
-        frozenset(lacking),
+        frozenset(lacking), atomics.ordered(code, made.values()),
     )  # fmt: skip
 
 
@@ -209,3 +210,5 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
     record["issued"] = -1
+    if access.kind == "atomic":
+        record["served"] = atomics.served_as(access, code)
