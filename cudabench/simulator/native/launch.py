@@ -167,15 +167,15 @@ def attempt(
         )
         counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
         library.cudabench_counts(handle, _pointer(counts))
-        found = None
+        memory = None
         if footprint:
-            found = touched(
+            memory = touched(
                 library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
                 chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
             )  # fmt: skip
         return Ran(
             instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), found,
+            atomics.turns(library, handle, encoded), memory,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)
