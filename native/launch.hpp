@@ -8,6 +8,7 @@
 #include "races.hpp"
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -70,6 +71,7 @@ struct Worker {
     Counters counters;
     Races races;
     Footprints footprints;
+    std::map<i32, Detour> detours; // by line of the PTX
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.
