@@ -94,14 +94,14 @@ def counted(found: Both, program: api.Program) -> None:
     assert found.ran.instructions == found.report.instructions
     mine: Counter[Any] = Counter()
     for access, row in zip(program.code("k").accesses, found.ran.counts, strict=True):
-        for name in ("requests", "pieces", "ideal"):
+        for name in ("requests", "pieces", "ideal", "merged"):
             mine[access.location.ptx_line, access.space, name] += int(row[name].sum())
     theirs: Counter[Any] = Counter()
     for one in found.report.accesses:
-        key = one.instruction, one.space
-        theirs[*key, "requests"] += one.requests
-        theirs[*key, "pieces"] += one.wavefronts if one.sectors is None else one.sectors
-        theirs[*key, "ideal"] += one.ideal_wavefronts if one.ideal_sectors is None else one.ideal_sectors
+        pieces = one.wavefronts if one.sectors is None else one.sectors
+        ideal = one.ideal_wavefronts if one.ideal_sectors is None else one.ideal_sectors
+        for name, value in (("requests", one.requests), ("pieces", pieces), ("ideal", ideal), ("merged", one.merged)):
+            theirs[one.instruction, one.space, name] += value
     assert +mine == +theirs
 
 
@@ -283,7 +283,9 @@ _masks = st.one_of(
 def _cost(address: np.ndarray, mask: np.ndarray, size: int, what: int) -> tuple[int, int]:
     found = (ctypes.c_int64 * 2)()
     address, bits = address.astype(np.int64), sum(1 << lane for lane in range(32) if mask[lane])
-    native.library().cudabench_cost(ctypes.c_void_p(address.ctypes.data), ctypes.c_uint32(bits), ctypes.c_int64(size), what, found)
+    native.library().cudabench_cost(
+        ctypes.c_void_p(address.ctypes.data), ctypes.c_uint32(bits), ctypes.c_int64(size), what, found
+    )
     return found[0], found[1]
 
 

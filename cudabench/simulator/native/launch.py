@@ -17,6 +17,7 @@ from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.native import layout
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
+from cudabench.simulator.native.looks import looks
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -30,7 +31,8 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
-    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
+    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter. looks,
+    visits: what warps did, see `looks`.
     """
 
     instructions: int
@@ -38,6 +40,8 @@ class Ran(NamedTuple):
     shares: Array | None
     counts: Array
     order: Array
+    looks: Array
+    visits: Array
     touched: Touched | None = None
 
 
@@ -143,7 +147,7 @@ def attempt(
                 library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
                 chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
             )  # fmt: skip
-        return Ran(instructions, executed, by_block, counts, order, found)
+        return Ran(instructions, executed, by_block, counts, order, *looks(library, handle), found)
     finally:
         library.cudabench_end(handle)
 
