@@ -237,11 +237,11 @@ i64 Counters::count(const Block &block, const Request &request) {
             return 0;
         }
     }
-    add(block, request, price(request, size, shift, memories[size_t(number)]), shift);
+    add(block, request, price(request, size, shift, memories[size_t(number)]), 0, shift);
     return size;
 }
 
-void Counters::add(const Block &block, const Request &request, Cost cost, i64 shift) {
+void Counters::add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift) {
     const i64 row = request.access.number[request.space] * launch.places + request.region;
     Counts &counts = rows[size_t(row)];
     if (sampled) {
@@ -256,6 +256,7 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 sh
     counts.requests++;
     counts.pieces += cost.pieces;
     counts.ideal += cost.ideal;
+    counts.reloads += reloads;
 }
 
 // Return the look of a request in the last sample.

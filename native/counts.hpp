@@ -41,8 +41,8 @@ class Counters {
     // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
     // another access does its work.
     i64 count(const Block &block, const Request &request);
-    // Add a request of which the cost is known, shift bytes behind its addresses.
-    void add(const Block &block, const Request &request, Cost cost, i64 shift = 0);
+    // Add a request whose cost is known, some bytes behind its addresses.
+    void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.
     void finish();
     std::vector<Counts> rows; // by number and place

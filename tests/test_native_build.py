@@ -257,8 +257,9 @@ def test_commands_say_so(source: Path, monkeypatch: pytest.MonkeyPatch, compiler
 
 @pytest.mark.engine
 @needs_compiler
-def test_the_engine_of_this_checkout(cudabench: Runner) -> None:
+def test_the_engine_of_this_checkout(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package's own sources compile, load, and info says by what compiler."""
+    monkeypatch.setenv("CUDABENCH_ENGINE", "native")
     assert native.sources()
     assert native.library() is not None, native.reason()
     (engine,) = [part for part in cudabench("info", "--json").json["parts"] if part["name"] == "engine"]

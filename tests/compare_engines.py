@@ -1,0 +1,182 @@
+"""Run command lines whose launches run on both engines of the simulator, and print where these differ.
+
+    python -m tests.compare_engines transpose --size 33 65 -d sim --no-cpu
+    python -m tests.compare_engines --all                  each line of the frozen corpus, and of its ladders
+
+Exit codes: 0 all launches alike, or left to NumPy; 1 some differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudabench import cli
+from cudabench.simulator import launch
+from cudabench.simulator.native import launch as native
+from cudabench.simulator.native.outcome import outcome
+from cudabench.simulator.outcome import Outcome
+from cudabench.simulator.report import Report
+
+PARTS = ("instructions", "executed", "branches", "contended", "imbalance", "footprint", "output")
+COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads", "inexact")
+
+
+def unlike(one: Report, other: Report) -> list[str]:
+    """Return what the report of the native engine has otherwise than NumPy's, part by part."""
+    found = []
+    for part in PARTS:
+        x, y = getattr(one, part), getattr(other, part)
+        if x != y:
+            found.append(f"{part}: native {_short(x, y)}, NumPy {_short(y, x)}")
+    mine, theirs = ({(a.instruction, a.space): a for a in _whole(report)} for report in (one, other))
+    for key in sorted({*mine, *theirs}):
+        x, y = mine.get(key), theirs.get(key)
+        if x is None or y is None:
+            found.append(f"access {key}: native {x}, NumPy {y}")
+            continue
+        for name in COUNTS:
+            if getattr(x, name) != getattr(y, name):
+                found.append(f"access {key} {name}: native {getattr(x, name)}, NumPy {getattr(y, name)}")
+    return found
+
+
+def looks_unlike(one: Report, other: Report) -> list[str]:
+    """Return where the main pattern of an access, its first address or step differ: told, and no fault."""
+    found = []
+    mine, theirs = ({(a.instruction, a.space): a for a in _whole(report)} for report in (one, other))
+    for key in sorted({*mine} & {*theirs}):
+        x, y = mine[key], theirs[key]
+        for name, a, b in (
+            ("pattern", x.patterns[0].pattern if x.patterns else None, y.patterns[0].pattern if y.patterns else None),
+            ("first", x.first, y.first), ("step", x.step, y.step), ("array", x.array, y.array),
+            ("by_data", x.by_data, y.by_data),
+        ):  # fmt: skip
+            if a != b:
+                found.append(f"look {key} {name}: native {a}, NumPy {b}")
+    return found
+
+
+def _whole(report: Report) -> list[Any]:
+    """Return the accesses of a report, of each instruction one that has the sums over arrays."""
+    found: dict[Any, Any] = {}
+    for access in report.accesses:
+        key = access.instruction, access.space
+        found[key] = access if key not in found else found[key].plus(access)
+    return list(found.values())
+
+
+def _short(value: Any, other: Any) -> str:
+    """Return what of a record differs from another one."""
+    if hasattr(value, "_asdict") and hasattr(other, "_asdict"):
+        return str({name: part for name, part in value._asdict().items() if part != getattr(other, name)})
+    if isinstance(value, dict) and isinstance(other, dict):
+        return str({key: _short(part, other.get(key)) for key, part in value.items() if part != other.get(key)})
+    if isinstance(value, tuple) and isinstance(other, tuple):
+        return str([_short(x, y) for x, y in zip(value, other, strict=False) if x != y] or len(value))
+    return str(value)[:300]
+
+
+class Comparison:
+    """What came of launches: how many were alike, why others were left to NumPy, what differs."""
+
+    def __init__(self) -> None:
+        self.alike = 0
+        self.left: Counter[str] = Counter()
+        self.differences: list[str] = []
+        self.looks: list[str] = []
+
+
+@contextlib.contextmanager
+def comparing(threads: int = 2) -> Iterator[Comparison]:
+    """Let each launch run on both engines meanwhile; what it returns and leaves in memory is NumPy's."""
+    found, attempt, report = Comparison(), native.attempt, Outcome.report
+    pending: list[Any] = []
+
+    def both(plan: Any, placed: Any, **how: Any) -> Any:
+        slots = [slot for slot in placed.space.slots if slot.writable and slot.size]
+        before = [slot.bytes.copy() for slot in slots]
+        ran = attempt(plan, placed, **{**how, "threads": threads})
+        after = [slot.bytes.copy() for slot in slots]
+        if isinstance(ran, str):
+            found.left[f"{ran} [{plan.code.name}]"] += 1
+            if any(not np.array_equal(x, y) for x, y in zip(before, after, strict=True)):
+                found.differences.append(f"{plan.code.name}: memory was not restored ({ran})")
+            return ran
+        for slot, bits in zip(slots, before, strict=True):
+            slot.bytes[...] = bits
+        pending[:] = [(plan, placed, ran, how, slots, after)]
+        return "compared"
+
+    def told(own: Outcome) -> Report:
+        made = report(own)
+        if own.engine == "numpy" and pending and pending[0][0] is own.plan:
+            plan, placed, ran, how, slots, after = pending.pop()
+            shares = None
+            if how["shares"]:
+                shares = launch.Shares(plan.code, plan.blocks)
+            mine = report(outcome(ran, plan, placed, how["issued"], shares))
+            where = f"{plan.code.name} grid {plan.grid} block {plan.block}"
+            differs = unlike(mine, made)
+            if own.hazards or own.suspicions:
+                differs.append(f"NumPy has hazards: {[h.kind for h in (*own.hazards, *own.suspicions)]}")
+            for slot, bits in zip(slots, after, strict=True):
+                if not np.array_equal(slot.bytes, bits):
+                    bad = np.flatnonzero(slot.bytes != bits)
+                    differs.append(f"bits of '{slot.name}': {bad.size} bytes, first {bad[0]}")
+            found.alike += not differs
+            found.differences += [f"{where}: {one}" for one in differs]
+            found.looks += [f"{where}: {one}" for one in looks_unlike(mine, made)]
+        return made
+
+    native.attempt, Outcome.report = both, told  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        native.attempt, Outcome.report = attempt, report  # type: ignore[method-assign]
+
+
+def run(words: list[str]) -> Comparison:
+    """Run one command line with its launches compared."""
+    os.environ["CUDABENCH_JOBS"] = "1"
+    with comparing() as found, contextlib.suppress(SystemExit):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(words)
+    return found
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    lines = [sys.argv[1:]]
+    if lines == [["--all"]]:
+        from tests.frozen import corpus
+
+        folder = Path(tempfile.mkdtemp())
+        lines = [words for name in corpus.OPERATIONS for words in corpus.ladder(name)]
+        lines += [words for name in corpus.GROUPS for words in corpus.lines(name, folder).values()]
+    bad = alike = 0
+    left: Counter[str] = Counter()
+    for words in lines:
+        found = run([*words])
+        alike += found.alike
+        left += found.left
+        bad += bool(found.differences)
+        for one in (*found.differences, *found.looks):
+            print(f"{' '.join(map(str, words))[:100]}: {one}")
+    print(f"{alike} launches alike, {bad} command lines with differences; left to NumPy:")
+    for why, times in left.most_common():
+        print(f"{times:6} {why}")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
