@@ -32,6 +32,7 @@ using f64 = double;
 
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
+constexpr int SLOT_BITS = 40; // an array has 2^40 bytes of addresses, see cudabench/simulator/memory.py
 
 #define PUBLIC extern "C" __attribute__((visibility("default")))
 
@@ -86,6 +87,8 @@ struct Access {
     i32 cached;    // through the read-only cache
     i32 line;      // of the PTX
     i32 skewed;    // local: aligned by accident at best
+    i32 guess;     // a load whose value a compare-and-swap puts to the test: it does not race
+    i32 reserved;
     i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
     i64 shared_low, shared_high; // likewise
     i32 shift[4];  // by Space: bytes to add to the address that is counted

@@ -41,13 +41,6 @@ inline bool set(std::vector<u64> &bits, i64 place) {
     return fresh;
 }
 
-inline bool are_neighbours(const i64 *addresses, u32 mask, i64 size) {
-    i64 differ = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        differ |= addresses[lane] - (addresses[0] + lane * size);
-    return mask == ALL && !differ && size <= SECTOR;
-}
-
 // The most distinct words that addresses, in their order, want of one bank.
 i64 words_of_a_bank(const i64 *places, int count, i64 size) {
     u8 wanted[BANKS] = {}; // 32 lanes of 64 bytes at most
@@ -147,22 +140,8 @@ void Footprints::start(const Block &block) {
             std::fill(bits.begin(), bits.end(), 0);
 }
 
-void Footprints::global(const Block &, const Request &request, i64 size) {
+void Footprints::global(const Request &request, i64 size) {
     const Access &access = request.access;
-    const i64 *addresses = request.addresses;
-    i64 shifted[LANES];
-    if (access.kind != ATOMIC) {
-        const i32 issued = access.issued[GLOBAL], shift = access.shift[GLOBAL];
-        if (!issued)
-            return;
-        if (issued > 0)
-            size = issued;
-        if (shift) {
-            for (int lane = 0; lane < LANES; lane++)
-                shifted[lane] = addresses[lane] + shift;
-            addresses = shifted;
-        }
-    }
     if (&access != last) {
         const i32 *order = marks.order.data();
         const i64 place = order[&access - launch.accesses.data()];
@@ -170,54 +149,55 @@ void Footprints::global(const Block &, const Request &request, i64 size) {
         now = marks.moment(chunk, turn, place);
         last = &access;
     }
-    const bool neighbours = are_neighbours(addresses, request.mask, size);
     if (access.kind != STORE)
-        mark(request.region, false, addresses, request.mask, size, neighbours);
+        mark(request, false, size);
     if (access.kind != LOAD)
-        mark(request.region, true, addresses, request.mask, size, neighbours);
+        mark(request, true, size);
     if (followed)
-        follow(request, addresses, size);
+        follow(request, size);
 }
 
-void Footprints::mark(i32 region, bool written, const i64 *addresses, u32 mask, i64 size, bool neighbours) {
-    Moment *first = marks.sectors(region, written);
-    const i64 base = launch.regions[size_t(region)].base;
-    if (neighbours) {
-        const i64 end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
+void Footprints::mark(const Request &request, bool written, i64 size) {
+    const i64 *addresses = request.addresses;
+    i64 slot = addresses[first_lane(request.mask)] >> SLOT_BITS;
+    Moment *first = marks.sectors(i32(slot), written);
+    if (request.straight && request.stride >= 0 && request.stride <= SECTOR && size <= SECTOR) {
+        const i64 base = slot << SLOT_BITS, end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
         for (i64 sector = (addresses[0] - base) >> SECTOR_SHIFT; sector <= end; sector++)
             earlier(first[sector], now, alone);
         return;
     }
     i64 before = -1;
-    for (u32 rest = mask; rest; rest &= rest - 1) {
-        const i64 sector = (addresses[first_lane(rest)] - base) >> SECTOR_SHIFT;
+    for (u32 rest = request.mask; rest; rest &= rest - 1) {
+        const i64 address = addresses[first_lane(rest)], sector = address >> SECTOR_SHIFT;
         if (sector == before)
             continue;
         before = sector;
-        earlier(first[sector], now, alone);
+        if (address >> SLOT_BITS != slot) {
+            slot = address >> SLOT_BITS;
+            first = marks.sectors(i32(slot), written);
+        }
+        Moment *place = first + (sector - (slot << (SLOT_BITS - SECTOR_SHIFT)));
+        earlier(*place, now, alone);
         if (size > SECTOR)
-            earlier(first[sector + 1], now, alone);
+            earlier(place[1], now, alone);
     }
 }
 
 // Count what a block does that is followed.
-void Footprints::follow(const Request &request, const i64 *addresses, i64 size) {
-    const Region &region = launch.regions[size_t(request.region)];
+void Footprints::follow(const Request &request, i64 size) {
     i64 places[LANES];
     int lanes = 0;
     for (u32 rest = request.mask; rest; rest &= rest - 1)
-        places[lanes++] = addresses[first_lane(rest)] - region.base;
+        places[lanes++] = request.addresses[first_lane(rest)];
     if (!std::is_sorted(places, places + lanes))
         std::sort(places, places + lanes);
     lanes = int(std::unique(places, places + lanes) - places);
     const bool store = request.access.kind == STORE;
-    for (size_t kind = 0; kind < 2; kind++)
-        if (auto &bits = seen[2 * size_t(request.region) + kind]; bits.empty())
-            bits.assign(size_t((region.size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
-    std::vector<u64> &touched = seen[2 * size_t(request.region)], &written = seen[2 * size_t(request.region) + 1];
     Sums &sum = sums[size_t(request.access.number[GLOBAL] * launch.places + request.region)];
     const i64 wide = std::max<i64>(1, size / SECTOR);
-    i64 lines = 0, fresh = 0;
+    i64 lines = 0, slot = -1;
+    bool missing = false;
     for (int from = 0, to = 0; from < lanes; from = to) {
         const i64 sector = places[from] >> SECTOR_SHIFT;
         while (to < lanes && places[to] >> SECTOR_SHIFT == sector)
@@ -225,14 +205,28 @@ void Footprints::follow(const Request &request, const i64 *addresses, i64 size) 
         lines += !from || places[from] >> LINE_SHIFT != places[from - 1] >> LINE_SHIFT;
         sum.sectors += wide;
         sum.partial += store && (to - from) * size < SECTOR;
-        fresh += set(store ? written : touched, sector);
+        if (places[from] >> SLOT_BITS != slot) {
+            slot = places[from] >> SLOT_BITS;
+            missing = false;
+        }
+        const i64 inside = sector - (slot << (SLOT_BITS - SECTOR_SHIFT));
+        const bool fresh = set(bits(slot, store), inside);
         if (store)
-            set(touched, sector);
+            set(bits(slot, false), inside);
+        sum.fresh += fresh * wide;
+        sum.missing += fresh && !missing;
+        missing |= fresh;
     }
     sum.requests++;
     sum.quarter_turns += std::max(4 * words_of_a_bank(places, lanes, size), lines);
-    sum.fresh += fresh * wide;
-    sum.missing += fresh > 0;
+}
+
+// Of an array a bit for each sector that the block has touched, or written.
+std::vector<u64> &Footprints::bits(i64 region, bool written) {
+    std::vector<u64> &found = seen[size_t(2 * region + written)];
+    if (found.empty())
+        found.assign(size_t((launch.regions[size_t(region)].size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
+    return found;
 }
 
 void Footprints::constant(const Block &block, const Request &request) {
@@ -274,8 +268,6 @@ void Footprints::close() {
 } // namespace engine
 
 using namespace engine;
-
-#define PUBLIC extern "C" __attribute__((visibility("default")))
 
 // What a launch touched: by region the distinct sectors that are read and written, -1 for none; what the followed
 // blocks do, by number and region; warp instructions by place in the order of blocks. Returns how many requests for

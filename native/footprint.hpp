@@ -54,10 +54,11 @@ class Footprints {
   public:
     explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Note a request to global or constant memory; size: bytes of a lane.
+    // Note a request to global or constant memory as it is counted; size: bytes of a lane. Its lanes may be in several
+    // arrays.
     void note(const Block &block, const Request &request, i64 size) {
         if (asked && request.space == GLOBAL)
-            global(block, request, size);
+            global(request, size);
         else if (asked && request.space == CONSTANT)
             constant(block, request);
     }
@@ -86,9 +87,10 @@ class Footprints {
     i64 address = 0, pending = 0;
     size_t kept = 0;
 
-    void global(const Block &block, const Request &request, i64 size);
-    void mark(i32 region, bool written, const i64 *addresses, u32 mask, i64 size, bool neighbours);
-    void follow(const Request &request, const i64 *addresses, i64 size);
+    void global(const Request &request, i64 size);
+    void mark(const Request &request, bool written, i64 size);
+    void follow(const Request &request, i64 size);
+    std::vector<u64> &bits(i64 region, bool written);
     void constant(const Block &block, const Request &request);
 };
 

@@ -133,6 +133,8 @@ Status Launch::advance(double seconds) {
         left = true;
     for (std::thread &helper : helpers)
         helper.join();
+    if (!suspected && !left && shadows.conflict(*this))
+        suspect("blocks may race", 0);
     if (suspected) {
         undo.restore(*this);
         return SUSPECT;

@@ -48,7 +48,6 @@ void Undo::restore(const Launch &launch) {
 namespace {
 
 // The map of the address space is that of cudabench/simulator/memory.py.
-constexpr int SLOT_BITS = 40;
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
 constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32;
 constexpr i32 SHORT_ADDRESS = 1, IN_A_ROW = 2; // flags: an address of 32 bits; data in registers one behind the other

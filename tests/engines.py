@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -45,23 +45,27 @@ def loaded(source: str, arch: str = "sm_90") -> api.Program:
 
 def both(
     program: api.Program, kernel: str, grid: Any, block: Any, arguments: Sequence[Any], *, shared_bytes: int = 0,
-    threads: int = 1, footprint: bool = False,
+    threads: int = 1, footprint: bool = False, merged: Mapping[int, tuple[int, int]] | None = None,
 ) -> Both:  # fmt: skip
     """Run a launch on both engines, each with arrays of its own."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
     with patch.dict(os.environ, CUDABENCH_ENGINE="numpy"):
-        report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+        report = api.run(
+            program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint, merged=merged
+        )
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})
     three = [tuple([*((one,) if isinstance(one, int) else one), 1, 1])[:3] for one in (grid, block)]
     plan = program.plan(kernel, *three, shared_bytes, False, None, None, None)
+    lines = [access.location.ptx_line for access in code.accesses]
+    issued = {number: merged[line] for number, line in enumerate(lines) if merged and line in merged}
     ran = native.attempt(
-        plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
+        plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
         progress=None, threads=threads,
     )  # fmt: skip
-    told = None if isinstance(ran, str) else outcome(ran, plan, placed, {}, None).report()
+    told = None if isinstance(ran, str) else outcome(ran, plan, placed, issued, None).report()
     return Both(report, ran, theirs, mine, told)
 
 

@@ -283,7 +283,9 @@ _masks = st.one_of(
 def _cost(address: np.ndarray, mask: np.ndarray, size: int, what: int) -> tuple[int, int]:
     found = (ctypes.c_int64 * 2)()
     address, bits = address.astype(np.int64), sum(1 << lane for lane in range(32) if mask[lane])
-    native.library().cudabench_cost(ctypes.c_void_p(address.ctypes.data), ctypes.c_uint32(bits), ctypes.c_int64(size), what, found)
+    native.library().cudabench_cost(
+        ctypes.c_void_p(address.ctypes.data), ctypes.c_uint32(bits), ctypes.c_int64(size), what, found
+    )
     return found[0], found[1]
 
 

@@ -12,9 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.global_races import written_regions
+from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES
+from cudabench.simulator.check.places import same_memory
+from cudabench.simulator.check.stale import regions_of
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import atomics, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
@@ -22,6 +27,8 @@ from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
@@ -77,22 +84,39 @@ def threads() -> int:
 
 def refused(plan: Plan, placed: Placed) -> str:
     """Return why a launch is not one for the native engine, "" where it is."""
+    code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
         "its blocks run in an order that was asked for": plan.schedule is not None,
         "it has textures or tensor maps": bool(placed.textures or placed.maps),
+        "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
+        "it may read through the read-only cache what it writes": regions_of(code, *_given(placed)) != set(),
+        "races between its blocks are not looked for in all of its arrays": _too_large(plan, placed),
     }
-    return next((reason for reason, holds in reasons.items() if holds), "") or refusal(plan.code)
+    return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
+
+
+def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
+    """Return the space of a launch, the bytes of its parameters and its textures."""
+    return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
+
+
+def _too_large(plan: Plan, placed: Placed) -> bool:
+    """Return whether the NumPy engine looks for races between blocks, but not in an array that the launch writes."""
+    blocks, most = math.prod(plan.grid), MOST_GRANULES * min(plan.code.granule["global"], 8)
+    watched = written_regions(plan.code.written, *_given(placed))
+    return 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
+        region.size > most and (watched is None or region.base in watched) for region in placed.space.slots
+    )
 
 
 def attempt(
-    plan: Plan, placed: Placed, *, watched: set[int] | None, budget: int, seconds: float | None, footprint: bool,
-    shares: bool, issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
+    plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
+    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
 ) -> Ran | str:  # fmt: skip
     """Run a launch on the native engine; return what it counted.
 
-    Or why it did not come to its end: then memory is as it was before. watched: the bases of the regions that the
-    launch may write, None for all. Raises BudgetExceeded when the time is up.
+    Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
     """
     found = _names()
     if found is None:
@@ -112,7 +136,7 @@ def attempt(
     arrays = {
         "ops": encoded.ops, "blocks": encoded.blocks, "tables": encoded.tables,
         "accesses": _issued(encoded, issued), "registers": encoded.registers,
-        "regions": _regions(placed, watched), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
+        "regions": _regions(code, placed), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
         "order": order, "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
         "followed": (place % stride == stride // 2).astype(np.uint8),
         "sampled": (place % stride == 0).astype(np.uint8),
@@ -143,15 +167,15 @@ def attempt(
         )
         counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
         library.cudabench_counts(handle, _pointer(counts))
-        found = None
+        memory = None
         if footprint:
-            found = touched(
+            memory = touched(
                 library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
                 chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
             )  # fmt: skip
         return Ran(
             instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), found,
+            atomics.turns(library, handle, encoded), memory,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)
@@ -195,14 +219,14 @@ def _order(plan: Plan) -> Array:
     return np.concatenate(parts)
 
 
-def _regions(placed: Placed, watched: set[int] | None) -> Array:
-    slots = placed.space.slots
+def _regions(code: Code, placed: Placed) -> Array:
+    slots, watched = placed.space.slots, written_regions(code.written, *_given(placed))
     found = np.zeros(len(slots), REGION)
     for number, region in enumerate(slots):
         found[number] = (
             region.base, region.size, region.bytes.ctypes.data if region.size else 0,
             region.writable and region.size > 0,
-            watched is None or region.base in watched, type(region).__name__ == "HeapRegion", region.constant,
+            region.writable and (watched is None or region.base in watched), type(region).__name__ == "HeapRegion", region.constant,
         )  # fmt: skip
     return found
 

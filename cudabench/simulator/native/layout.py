@@ -29,7 +29,7 @@ ACCESS = np.dtype(
     [("number", "i4", 4)]
     + [(name, "i4") for name in (
         "kind", "space", "size", "width", "count", "uniform", "served", "returns", "by_data", "cached", "line",
-        "skewed",
+        "skewed", "guess", "reserved",
     )]
     + [(name, "i8") for name in ("local_low", "local_high", "shared_low", "shared_high")]
     + [("shift", "i4", 4), ("issued", "i4", 4)]

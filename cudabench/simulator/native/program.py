@@ -18,7 +18,7 @@ from cudabench.simulator.native import (  # noqa: F401 - imported for what they 
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
-from cudabench.simulator.values import Affine, Array
+from cudabench.simulator.values import Affine, Array, is_undefined
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -115,8 +115,10 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
     accesses = np.zeros(len(made), ACCESS)
+    alike = _alike(code)
     for place, access in enumerate(made.values()):
         _fill_access(accesses[place], access, code)
+        accesses[place]["uniform"] = id(access) in alike
     return Encoded(
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         frozenset(lacking), atomics.ordered(code, made.values()),
@@ -177,6 +179,33 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
     return True
 
 
+def _alike(code: Code) -> set[int]:
+    """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
+    kernel, also by way of registers that nothing else writes and nobody reads before."""
+    ops = [op for block in code.blocks for op in block.every]
+    writers: dict[int, list[Op]] = {}
+    for op in ops:
+        for index in op.defs:
+            writers.setdefault(index, []).append(op)
+
+    def constant(index: int) -> bool:
+        value = code.initial[index]
+        literal = type(value) is Affine and value.coefficients is None and not is_undefined(value)
+        return literal and index not in writers and index not in code.special.values()
+
+    def same(index: int) -> bool:
+        wrote = writers.get(index, ())
+        if len(wrote) != 1 or wrote[0].guard >= 0 or code.blocks[0].live >> index & 1:
+            return constant(index)
+        (op,) = wrote
+        if op.opcode == "ld":
+            return op.native is not None and len(op.defs) == 1 and op.native.ops[0].name.startswith("ld.param")
+        return op.opcode == "mov" and len(op.uses) == 1 and same(op.uses[0])
+
+    stores = ((one.access, op.uses) for op in ops if op.opcode == "st" and op.native for one in op.native.ops)
+    return {id(access) for access, uses in stores if access is not None and len(uses) == 2 and same(uses[0])}
+
+
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
     record["number"] = [access.numbers.get(space, -1) for space in SPACES]
     record["kind"], record["space"] = KINDS[access.kind], SPACE.get(access.space, SPACE["generic"])
@@ -184,7 +213,7 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
         record["space"] = SPACE["constant"]
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
-    record["cached"] = bool(access.cached)
+    record["cached"], record["guess"] = bool(access.cached), access.guess
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
