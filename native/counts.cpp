@@ -251,6 +251,21 @@ i64 Counters::count(const Block &block, const Request &request) {
     return size;
 }
 
+void Counters::add(const Block &block, const Request &request, Cost cost, i64 reloads) {
+    const i32 number = request.access.number[request.space];
+    const i64 row = number * launch.places + request.region;
+    Counts &counts = rows[size_t(row)];
+    counts.requests++;
+    counts.pieces += cost.pieces;
+    counts.ideal += cost.ideal;
+    counts.reloads += reloads;
+    if (!sampled)
+        return;
+    sample(request, row, 0, cost, memories[size_t(number)]);
+    if (!block.place)
+        visit(request, row, 0);
+}
+
 void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost, Memory &memory) {
     const i32 number = request.access.number[request.space];
     if (number != pending_number || request.warp <= pending_warp)

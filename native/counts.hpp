@@ -38,6 +38,8 @@ class Counters {
     // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
     // another access does its work.
     i64 count(const Block &block, const Request &request);
+    // Add a request to global or shared memory whose cost is known.
+    void add(const Block &block, const Request &request, Cost cost, i64 reloads);
     // Close the last execution of a sampled block.
     void finish();
     std::vector<Counts> rows; // by number and place

@@ -85,6 +85,8 @@ struct Access {
     i32 cached;    // through the read-only cache
     i32 line;      // of the PTX
     i32 skewed;    // local: aligned by accident at best
+    i32 guess;     // a load whose value a compare-and-swap puts to the test: it does not race
+    i32 reserved;
     i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
     i64 shared_low, shared_high; // likewise
     i32 shift[4];  // by Space: bytes to add to the address that is counted
@@ -127,7 +129,7 @@ struct LaunchDescription {
     i32 footprint;
     i32 shares; // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
-    i32 reserved;
+    i32 ordered; // whether the order of the blocks may show, so that one worker runs them
 };
 
 // What is counted of one memory instruction on one array.

@@ -1,6 +1,7 @@
 // A launch, and the workers that run its blocks.
 #pragma once
 
+#include "atomics.hpp"
 #include "counts.hpp"
 #include "engine.hpp"
 #include "footprint.hpp"
@@ -71,6 +72,7 @@ struct Worker {
     Counters counters;
     Races races;
     Footprints footprints;
+    Atomics atomics;
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.

@@ -100,7 +100,7 @@ Launch::Launch(const LaunchDescription &d)
     undo.start(*this);
     shadows.start(*this);
     marks.start(*this);
-    int many = std::max(1, std::min<int>(d.threads, int(std::min<i64>(d.order_count, 1 << 16))));
+    int many = d.ordered ? 1 : std::max(1, std::min<int>(d.threads, int(std::min<i64>(d.order_count, 1 << 16))));
     for (int number = 0; number < many; number++)
         workers.push_back(std::make_unique<Worker>(*this, number));
 }
@@ -128,6 +128,8 @@ Status Launch::advance(double seconds) {
         left = true;
     for (std::thread &helper : helpers)
         helper.join();
+    if (!suspected && !left && shadows.conflict(*this))
+        suspect("blocks may race", 0);
     if (suspected) {
         undo.restore(*this);
         return SUSPECT;
@@ -138,7 +140,7 @@ Status Launch::advance(double seconds) {
 Worker::Worker(Launch &of, int which)
     : launch(of), number(which), block{of,   *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false,
                                        0,    {0, 0, 0}, nullptr, nullptr, 0},
-      counters(of), races(of, which), footprints(of) {
+      counters(of), races(of, which), footprints(of), atomics(of) {
     size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
     size_t total = 64;
     for (const Register &about : launch.registers)
@@ -262,6 +264,7 @@ void Worker::start() {
     counters.start(block);
     races.start(block);
     footprints.start(block);
+    atomics.start();
     arrive(0, launch.root.data());
 }
 

@@ -1,12 +1,384 @@
 #include "launch.hpp"
 
+#include <algorithm>
+
 namespace engine {
 
-void Shadows::start(const Launch &) {}
-Races::Races(const Launch &, int) {}
-void Races::start(const Block &) {}
-void Races::barrier(const Block &) {}
-void Races::meet(const Block &, int, u32) {}
-void Races::note(const Block &, const Op &, const Request &, const u8 *) {}
+namespace {
+
+// A cell, from its lowest bit on: the lowest thread, the highest one (10 bits each), flags (6), the time.
+constexpr int TIME_BITS = 26;
+constexpr u64 TICK = u64(1) << TIME_BITS, THREAD = 1023;
+constexpr u64 LAST_START = u64(1) << 63; // no block begins later, so that its time cannot overflow
+constexpr u64 flag(int number) { return u64(1) << (20 + number); }
+// Of a store: of what all lanes have alike; the block stored several values; other blocks stored the same before.
+constexpr u64 UNIFORM = flag(0), VARIED = flag(1), OTHERS = flag(2);
+// Of reads and atomics: since the last barrier; by the block; by other blocks.
+constexpr u64 READ = flag(0), UPDATED = flag(1), OWN_READ = flag(2), OWN_UPDATED = flag(3), OTHERS_READ = flag(4),
+              OTHERS_UPDATED = flag(5);
+
+constexpr const char *UNSET = "shared memory is read that nobody has written";
+constexpr const char *RACE = "threads of a block may race";
+constexpr const char *BLOCKS = "blocks may race";
+constexpr const char *TOGETHER = "lanes of one store write different values to one place";
+
+int low_of(u64 cell) { return int(cell & THREAD); }
+int high_of(u64 cell) { return int(cell >> 10 & THREAD); }
+u64 party(int low, int high) { return u64(high) << 10 | u64(low); }
+
+// What is kept of the value of a granule: all of it, or a hash of 8 bytes.
+u32 value_of(const u8 *data, int granule) {
+    u64 value = 0;
+    std::memcpy(&value, data, size_t(granule));
+    return granule <= 4 ? u32(value) : u32(value ^ (value >> 32) * 0x9E3779B1u);
+}
+
+} // namespace
+
+void Shadows::start(const Launch &launch) {
+    const LaunchDescription &about = launch.about;
+    // As GridRaces of the NumPy engine, which says so where a launch is too large.
+    constexpr i64 MOST_LANES = 1 << 20;
+    i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
+    between_blocks = blocks > 1 && blocks * about.block[0] * about.block[1] * about.block[2] <= MOST_LANES;
+}
+
+bool Shadows::conflict(const Launch &launch) const {
+    constexpr u64 READERS = OWN_READ | OTHERS_READ, UPDATERS = OWN_UPDATED | OTHERS_UPDATED;
+    if (!between_blocks || launch.workers.size() < 2)
+        return false;
+    for (size_t region = 0; region < launch.regions.size(); region++)
+        for (size_t number = 0;; number++) {
+            std::vector<const Races::Page *> pages;
+            bool inside = false;
+            for (const auto &worker : launch.workers) {
+                const std::vector<Races::Page *> &of = worker->races.regions[region].of;
+                inside |= number < of.size();
+                if (number < of.size() && of[number])
+                    pages.push_back(of[number]);
+            }
+            if (!inside)
+                break;
+            for (int place = 0; pages.size() > 1 && place < Races::PAGE; place++) {
+                u64 stored = 0, used = 0, flags = 0;
+                int storing = 0, touching = 0;
+                u32 value = 0;
+                bool varied = false;
+                for (const Races::Page *page : pages) {
+                    stored = page->stored[place], used = page->used[place];
+                    varied |= stored && storing && page->value[place] != value;
+                    varied |= (stored & VARIED) != 0;
+                    if (stored)
+                        value = page->value[place];
+                    storing += stored != 0;
+                    touching += (stored | used) != 0;
+                    flags |= used;
+                }
+                if (touching > 1 && ((storing && ((flags & (READERS | UPDATERS)) || varied)) ||
+                                     ((flags & READERS) && (flags & UPDATERS))))
+                    return true;
+            }
+        }
+    return false;
+}
+
+Races::Races(const Launch &of, int) : launch(of), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
+    size_t warps = size_t(of.warps), cells = 0;
+    if (of.about.shared_size)
+        cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
+    met.assign(warps, 0);
+    partly.assign(warps, 0);
+    meeting.assign(warps, 0);
+    noted.assign(warps, 0);
+    shared_stored.assign(cells, 0);
+    shared_used.assign(cells, 0);
+    shared_value.assign(cells, 0);
+    regions.resize(of.regions.size());
+}
+
+void Races::start(const Block &block) {
+    exited = block.exited;
+    latest = nullptr;
+    began = now += TICK;
+    met_all = now += TICK;
+    if (now > LAST_START)
+        block.launch.suspect("the launch has more accesses than are told apart", 0);
+    if (looks)
+        return;
+    for (const auto &[region, number] : touched)
+        regions[size_t(region)].of[size_t(number)] = nullptr;
+    touched.clear();
+    pages_used = 0;
+}
+
+void Races::barrier(const Block &) {
+    met_all = now += TICK;
+    latest = nullptr;
+}
+
+void Races::meet(const Block &block, int warp, u32 lanes) {
+    size_t at = size_t(warp);
+    latest = nullptr;
+    if (lanes == block.root[warp]) {
+        if (met[at] <= noted[at])
+            met[at] = now += TICK;
+        return;
+    }
+    if (partly[at] > noted[at] && meeting[at] == lanes)
+        return;
+    if (pairs.empty())
+        pairs.assign(size_t(launch.threads) * LANES, 0);
+    partly[at] = now += TICK;
+    meeting[at] = lanes;
+    for (u32 rest = lanes; rest; rest &= rest - 1) {
+        u64 *row = &pairs[size_t(warp * LANES + first_lane(rest)) * LANES];
+        for (int lane = 0; lane < LANES; lane++)
+            row[lane] = lanes >> lane & 1 ? now : row[lane];
+    }
+}
+
+// Tell whether a thread has met those of a cell since.
+bool Races::ordered(int thread, u64 cell) const {
+    int warp = thread / LANES, low = low_of(cell), high = high_of(cell);
+    if (low / LANES != warp || high / LANES != warp)
+        return false;
+    if (cell < met[size_t(warp)])
+        return true;
+    if (cell > partly[size_t(warp)])
+        return false;
+    const u64 *row = &pairs[size_t(thread) * LANES];
+    for (int other = low; other <= high; other++) {
+        bool gone = exited[warp] >> (other % LANES) & 1; // and may not be among them
+        if (row[other % LANES] < cell && (!gone || other == low || other == high))
+            return false;
+    }
+    return true;
+}
+
+// Tell whether what threads did since the last barrier, of whom any is another one, is not ordered before what some do.
+bool Races::parted(u64 cell, int low, int high) const {
+    if (cell < met_all)
+        return false;
+    for (int thread = low; thread <= high; thread++)
+        if ((low_of(cell) != thread || high_of(cell) != thread) && !ordered(thread, cell))
+            return true;
+    return false;
+}
+
+Races::Page *Races::page(i32 region, i64 number) {
+    std::vector<Page *> &of = regions[size_t(region)].of;
+    if (of.empty())
+        of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
+    Page *&found = of[size_t(number)];
+    if (!found) {
+        constexpr size_t CHUNK = 64;
+        if (pages_used / CHUNK == chunks.size())
+            chunks.emplace_back(new Page[CHUNK]()); // new pages hold no time; others none of the block in hand
+        found = &chunks[pages_used / CHUNK][pages_used % CHUNK];
+        pages_used++;
+        if (!looks)
+            touched.emplace_back(region, number);
+    }
+    return found;
+}
+
+// One granule that threads read, or update by an atomic.
+template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int low, int high, bool updates) {
+    u64 stored = cells.stored[at], used = cells.used[at], flags = 0;
+    const bool between = GLOBAL && looks;
+    if (stored < began) {
+        if (!GLOBAL)
+            return UNSET;
+        if (between && stored)
+            return BLOCKS;
+    } else if ((between && (stored & OTHERS)) || parted(stored, low, high))
+        return between && (stored & OTHERS) ? BLOCKS : RACE;
+    if (used >= began)
+        flags = used & (OWN_READ | OWN_UPDATED | OTHERS_READ | OTHERS_UPDATED);
+    else if (between)
+        flags = (used & (OTHERS_READ | OTHERS_UPDATED)) | (used & (OWN_READ | OWN_UPDATED)) << 2;
+    if (flags & (updates ? OTHERS_READ : OTHERS_UPDATED))
+        return BLOCKS;
+    const u64 same = updates ? UPDATED : READ, other = updates ? READ : UPDATED;
+    if (used >= met_all) {
+        if ((used & other) && parted(used, low, high))
+            return RACE;
+        bool stale = !(used & other);
+        for (int thread = low; stale && thread <= high; thread++)
+            stale = ordered(thread, used);
+        if (!stale) {
+            low = std::min(low, low_of(used));
+            high = std::max(high, high_of(used));
+            flags |= used & (READ | UPDATED);
+        }
+    }
+    cells.used[at] = now | flags | same | (updates ? OWN_UPDATED : OWN_READ) | party(low, high);
+    return nullptr;
+}
+
+// One granule to which threads store one value.
+template <bool GLOBAL> const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
+    u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
+    const bool between = GLOBAL && looks, differs = cells.value[at] != value;
+    if (stored >= began) {
+        flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
+        const bool together = stored >= now; // by the same execution of one instruction
+        if (parted(stored, low, high) && (differs || !(together || (uniform && (stored & UNIFORM)))))
+            return together ? TOGETHER : RACE;
+        if (together) {
+            low = std::min(low, low_of(stored));
+            high = std::max(high, high_of(stored));
+        }
+    } else if (between && stored)
+        flags |= OTHERS | (stored & VARIED) | (differs ? VARIED : 0);
+    if (between && (flags & OTHERS) && (flags & VARIED))
+        return BLOCKS;
+    if (used >= began) {
+        if (between && (used & (OTHERS_READ | OTHERS_UPDATED)))
+            return BLOCKS;
+        if (parted(used, low, high))
+            return RACE;
+    } else if (between && used)
+        return BLOCKS;
+    cells.stored[at] = now | flags | party(low, high);
+    cells.value[at] = value;
+    return nullptr;
+}
+
+// Granules of a run, 2^each of a lane. At first a look whether all is as in most requests: nobody, or this very thread,
+// stored there since the last barrier.
+template <bool GLOBAL> const char *Races::load(const Cells &cells, i64 count, int each, const Run &run) {
+    const u64 least = GLOBAL && !looks ? 0 : began, before = met_all - least;
+    u64 odd = 0, latest_use = 0;
+    for (i64 at = 0; at < count; at++) {
+        u64 stored = cells.stored[at], used = cells.used[at];
+        u64 mine = party(run.low, run.low) + (run.one ? 0 : u64(at >> each) * (THREAD + 2));
+        bool own = (stored & (TICK - 1) & ~(UNIFORM | VARIED)) == mine && stored >= began && (!run.one || run.low == run.high);
+        bool early = stored - least < before && !(GLOBAL && (stored & OTHERS));
+        odd |= !(own || early || (GLOBAL && !stored));
+        odd |= GLOBAL && looks ? (used != 0 && used < began) | (used & (OTHERS_READ | OTHERS_UPDATED)) : 0;
+        odd |= used >= met_all ? used & UPDATED : 0;
+        latest_use = std::max(latest_use, used);
+    }
+    // Who read since the last barrier stays, unless some of the warp have met since.
+    const size_t warp = size_t(run.low / LANES);
+    if (!odd && (latest_use < met_all || std::max(met[warp], partly[warp]) < met_all)) {
+        for (i64 at = 0; at < count; at++) {
+            u64 used = cells.used[at], since = used >= met_all ? used : party(1023, 0);
+            u64 low = u64(run.one ? run.low : run.low + int(at >> each)), high = u64(run.one ? run.high : int(low));
+            low = std::min(low, since & THREAD);
+            high = std::max(high, since >> 10 & THREAD);
+            cells.used[at] = now | (used >= began ? used & OWN_UPDATED : 0) | READ | OWN_READ | high << 10 | low;
+        }
+        return nullptr;
+    }
+    for (i64 at = 0; at < count; at++) {
+        int low = run.one ? run.low : run.low + int(at >> each);
+        if (const char *why = read<GLOBAL>(cells, at, low, run.one ? run.high : low, false))
+            return why;
+    }
+    return nullptr;
+}
+
+template <bool GLOBAL>
+const char *Races::store(const Cells &cells, i64 count, int each, const Run &run, bool uniform, const u8 *data,
+                         int granule) {
+    // Nobody was here in this launch or, where blocks are not compared, since the last barrier.
+    const u64 least = GLOBAL && looks ? 1 : met_all;
+    u64 last = 0;
+    for (i64 at = 0; at < count; at++)
+        last = std::max(last, std::max(cells.stored[at], cells.used[at]));
+    if (last < least && !run.one) {
+        const u64 mine = now | (uniform ? UNIFORM : 0) | party(run.low, run.low);
+        for (i64 at = 0; at < count; at++)
+            cells.stored[at] = mine + u64(at >> each) * (THREAD + 2);
+        for (i64 at = 0; at < count; at++)
+            cells.value[at] = value_of(data + at * granule, granule);
+        return nullptr;
+    }
+    for (i64 at = 0; at < count; at++) {
+        int low = run.one ? run.low : run.low + int(at >> each);
+        u32 value = value_of(data + at * granule, granule);
+        if (const char *why = write<GLOBAL>(cells, at, low, run.one ? run.high : low, uniform, value))
+            return why;
+    }
+    return nullptr;
+}
+
+template <bool GLOBAL> const char *Races::visit(const Request &request, const u8 *data, const Run &run) {
+    const Access &access = request.access;
+    const int granule = GLOBAL ? launch.about.granule_global : launch.about.granule_shared;
+    const int each = std::max(0, __builtin_ctz(unsigned(access.size)) - __builtin_ctz(unsigned(granule)));
+    const i64 all = i64(run.one ? 1 : run.high - run.low + 1) << each;
+    for (i64 done = 0; done < all;) {
+        i64 at = run.granule + done, count = all - done;
+        Cells cells;
+        if (GLOBAL) {
+            Page *of = page(request.region, at >> PAGE_BITS);
+            i64 inside = at & (PAGE - 1);
+            count = std::min(count, PAGE - inside);
+            cells = {of->stored + inside, of->used + inside, of->value + inside};
+        } else
+            cells = {&shared_stored[size_t(at)], &shared_used[size_t(at)], &shared_value[size_t(at)]};
+        Run part = run;
+        if (!run.one)
+            part.low += int(done >> each);
+        const char *why = nullptr;
+        if (access.kind == LOAD)
+            why = load<GLOBAL>(cells, count, each, part);
+        else if (access.kind == STORE)
+            why = store<GLOBAL>(cells, count, each, part, access.uniform != 0, data + done * granule, granule);
+        else
+            for (i64 step = 0; step < count && !why; step++) {
+                int low = run.one ? part.low : part.low + int(step >> each);
+                why = read<GLOBAL>(cells, step, low, run.one ? run.high : low, true);
+            }
+        if (why)
+            return why;
+        done += count;
+    }
+    return nullptr;
+}
+
+void Races::note(const Block &block, const Op &op, const Request &request, const u8 *data) {
+    const Access &access = request.access;
+    if (access.guess)
+        return;
+    const bool global = request.space == GLOBAL;
+    const int granule = global ? launch.about.granule_global : launch.about.granule_shared;
+    const int shift = __builtin_ctz(unsigned(granule));
+    if (&op != latest || request.warp <= latest_warp)
+        now += TICK;
+    latest = &op;
+    latest_warp = request.warp;
+    noted[size_t(request.warp)] = now;
+    const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
+    const int first = request.warp * LANES;
+    for (u32 rest = request.mask; rest;) {
+        const int lane = first_lane(rest);
+        int end = lane + 1;
+        const i64 *addresses = request.addresses;
+        const u32 inactive = ~(rest >> lane);
+        const int most = inactive ? lane + first_lane(inactive) : LANES; // the shift brings zeros from above
+        const bool one = end < most && addresses[end] == addresses[lane];
+        const i64 step = one ? 0 : size;
+        while (end < most && addresses[end] == addresses[end - 1] + step)
+            end++;
+        if (one && access.kind == STORE)
+            for (int other = lane + 1; other < end; other++)
+                if (std::memcmp(data + other * size, data + lane * size, size_t(size))) {
+                    block.suspect(TOGETHER, op);
+                    return;
+                }
+        const Run run{(addresses[lane] - base) >> shift, first + lane, first + end - 1, one};
+        const u8 *values = data ? data + lane * size : nullptr;
+        const char *why = global ? visit<true>(request, values, run) : visit<false>(request, values, run);
+        if (why) {
+            block.suspect(why, op);
+            return;
+        }
+        rest = end == LANES ? 0 : rest >> end << end;
+    }
+}
 
 } // namespace engine

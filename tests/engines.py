@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 from cudabench.compile.compiler import compile_ptx
 from cudabench.simulator import api
 from cudabench.simulator.native import launch as native
+from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.program.arguments import place_arguments
+from tests.compare_engines import unlike
 
 
 class Both(NamedTuple):
-    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, and the
-    arguments behind each."""
+    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, the arguments
+    behind each, and the native engine's report, None where it gave up."""
 
     report: api.Report
     ran: native.Ran | str
     numpy: list[Any]
     native: list[Any]
+    told: api.Report | None = None
 
     def same(self) -> bool:
         """Return whether all arrays have the same bits."""
@@ -40,19 +45,32 @@ def loaded(source: str, arch: str = "sm_90") -> api.Program:
 
 def both(
     program: api.Program, kernel: str, grid: Any, block: Any, arguments: Sequence[Any], *, shared_bytes: int = 0,
-    threads: int = 1, footprint: bool = False,
+    threads: int = 1, footprint: bool = False, merged: Mapping[int, tuple[int, int]] | None = None,
 ) -> Both:  # fmt: skip
     """Run a launch on both engines, each with arrays of its own."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
-    report = api.run(program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint)
+    with patch.dict(os.environ, CUDABENCH_ENGINE="numpy"):
+        report = api.run(
+            program, kernel, grid, block, theirs, shared_bytes=shared_bytes, footprint=footprint, merged=merged
+        )
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})
     three = [tuple([*((one,) if isinstance(one, int) else one), 1, 1])[:3] for one in (grid, block)]
     plan = program.plan(kernel, *three, shared_bytes, False, None, None, None)
+    lines = [access.location.ptx_line for access in code.accesses]
+    issued = {number: merged[line] for number, line in enumerate(lines) if merged and line in merged}
     ran = native.attempt(
-        plan, placed, watched=None, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued={},
+        plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
         progress=None, threads=threads,
     )  # fmt: skip
-    return Both(report, ran, theirs, mine)
+    told = None if isinstance(ran, str) else outcome(ran, plan, placed, issued, None).report()
+    return Both(report, ran, theirs, mine, told)
+
+
+def alike(found: Both) -> list[str]:
+    """Return what the engines have otherwise: bits, instructions, counts, contention; why the native one gave up."""
+    if found.told is None:
+        return [str(found.ran)]
+    return unlike(found.told, found.report) + ([] if found.same() else ["bits"])

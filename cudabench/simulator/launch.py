@@ -193,7 +193,7 @@ def run(
     ends = math.inf if seconds is None else time.monotonic() + seconds
     if recorder is None and native.wanted(plan):
         ran = native.attempt(
-            plan, placed, watched=None, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint,
+            plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint,
             shares=shares is not None, issued=issued, progress=progress, threads=native.threads(),
         )  # fmt: skip
         if not isinstance(ran, str):

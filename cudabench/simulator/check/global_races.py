@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +13,9 @@ from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, uniform
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
-from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded, granules
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, folded, granules
 from cudabench.simulator.program.code import SYMBOL_BIT
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, broadcast
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class GlobalRaces(Races):
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
         self.clean = machine.plan.clean_global
-        self.written = written_regions(machine, machine.code.written)
+        self.written = written_regions(machine.code.written, machine.space, machine.parameters.bytes, machine.textures)
         self.grid_races = (FencedRaces if machine.code.orders else GridRaces)(machine, self.width)
 
     def start(self, chunk: Chunk) -> None:
@@ -215,18 +216,19 @@ def dense(places: Array, span: int) -> Array:
     return np.unique(places, return_inverse=True)[1].reshape(-1)
 
 
-def written_regions(machine: Machine, bits: int) -> set[int] | None:
-    """Return the bases of the regions that the kernel may write, or None for all; bits: of `flow.points_to`."""
+def written_regions(
+    bits: int, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]
+) -> set[int] | None:
+    """Return the bases of the regions that a launch may write, or None for all; bits: of `flow.points_to`."""
     if bits & 1:
         return None
-    slots = range(1, len(machine.space.slots))
+    slots = range(1, len(space.slots))
     found = {slot << SLOT_BITS for slot in slots if bits >> (SYMBOL_BIT + slot) & 1}
-    raw = machine.parameters.bytes
-    for offset in range(raw.size - 7):
+    for offset in range(parameters.size - 7):
         if bits >> (1 + offset) & 1:
-            value = int(raw[offset : offset + 8].view(np.int64)[0])
-            surface = machine.textures.get(value)
-            region = machine.space.nearest(value if surface is None else surface.base)
+            value = int(parameters[offset : offset + 8].view(np.int64)[0])
+            surface = textures.get(value)
+            region = space.nearest(value if surface is None else surface.base)
             if region is not None:
                 found.add(region.base)
     return found

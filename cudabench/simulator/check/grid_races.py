@@ -22,16 +22,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.check.chains import Chains
-from cudabench.simulator.check.hazards import VERBS
+from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat, folded, granules
+from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
+from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry
@@ -134,6 +136,16 @@ class Touch(NamedTuple):
         return self.trail.others(kind, self.granules, self.owners)
 
 
+def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
+    """Note where a launch has so many threads that races between its blocks are not looked for."""
+    blocks = prod(grid)
+    if blocks > 1 and blocks * prod(block) > MOST_LANES and code.written:
+        hazards.unsearched(
+            code.accesses[0].location,
+            f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem", "too-large",
+        )  # fmt: skip
+
+
 class GridRaces:
     """Looks for races between the blocks of one launch."""
 
@@ -144,14 +156,9 @@ class GridRaces:
         blocks = x * y * z
         lanes = blocks * bx * by * bz
         self.looks = blocks > 1 and lanes <= MOST_LANES
+        too_many(machine.hazards, machine.code, machine.grid, machine.block)
         self.told = False  # whether it is told where the search ends
         self.large: set[int] = set()  # regions that are too large
-        if blocks > 1 and lanes > MOST_LANES and machine.code.written:
-            machine.hazards.unsearched(
-                machine.code.accesses[0][0],
-                f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem",
-                "too-large",
-            )
         self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel no more than a clock
         self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # which may have waited for others
         self.any_free = False

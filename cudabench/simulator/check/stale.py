@@ -6,6 +6,7 @@ cache is not kept up to date while a kernel runs, whoever wrote, with a barrier 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import LogEntry
-from cudabench.simulator.memory import Region, flat
+from cudabench.simulator.memory import AddressSpace, Region, flat
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array, broadcast
 
 if TYPE_CHECKING:
@@ -31,6 +34,14 @@ HOW = {
 }
 
 
+def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]) -> set[int] | None:
+    """Return the bases of the regions that a launch may write and read through the read-only cache, None for all."""
+    if not code.cached:
+        return set()
+    cached, written = (written_regions(bits, space, parameters, textures) for bits in (code.cached, code.written))
+    return cached if written is None else written if cached is None else cached & written
+
+
 class StaleReads:
     """By region that the launch both writes and reads through the read-only cache: which access wrote each granule."""
 
@@ -38,10 +49,8 @@ class StaleReads:
         self.machine = machine
         self.width = min(machine.code.granule["global"], 8)
         self.written: dict[int, Array] = {}  # by the region's base: 1 more than the number of the access, 0 for none
-        self.regions: set[int] | None = set()  # None for all
-        if machine.code.cached:
-            cached, written = (written_regions(machine, bits) for bits in (machine.code.cached, machine.code.written))
-            self.regions = cached if written is None else written if cached is None else cached & written
+        # None for all.
+        self.regions = regions_of(machine.code, machine.space, machine.parameters.bytes, machine.textures)
         self.used = self.regions is None or bool(self.regions)
 
     def note(self, region: Region, entry: LogEntry) -> None:

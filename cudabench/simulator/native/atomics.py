@@ -1,1 +1,104 @@
 """Atomic operations in the native engine."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.count.atomics import served
+from cudabench.simulator.isa.access import space_of
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Vector
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.native.program import Encoded
+    from cudabench.simulator.program.code import Code
+
+NARROW, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
+SERVED = ("words", "lanes", "swap", "loop")
+COMMUTING = ("add", "and", "or", "xor", "min", "max")
+OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
+FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
+
+
+class Contention(NamedTuple):
+    """The hits of the address that an atomic uses most, from how many blocks they come, None where there was too much
+    to tell, and whether the kernel uses what the atomic finds."""
+
+    hottest: int | None
+    blocks: int | None
+    returns: bool
+
+
+@encodes("atom", "red")
+def _atomic(emit: Emit, ins: Instruction) -> None:
+    words, type_ = ins.modifiers, ins.modifiers[-1]
+    name = next(word for word in words if word in OPERATIONS)
+    access = emit.access
+    if access is None or "async" in words or space_of(ins) not in ("global", "shared", "generic"):
+        raise NotEncoded(ins.text)
+    if type_ in FLOATS and name == "add":
+        kind = type_
+    else:
+        kind = type_ if name in ("min", "max") else str(BITS[type_])
+    place = 1 if ins.opcode == "atom" else 0
+    bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
+    operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
+    sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
+    register, offset = emit.address(ins.operands[place])
+    flags = NARROW if emit.builder.width(register) == 32 else 0
+    first = operands[0]
+    if name == "add" and isinstance(first, Immediate) and first.value == 1:
+        flags |= ONE
+    if type_ in FLOATS or name not in COMMUTING:
+        flags |= SHOWS
+    into = (emit.target(ins.operands[0], BITS[type_]),) if place else ()
+    emit.op(f"atom.{name}.{kind}", into, (register, *sources), immediate=offset, access=access, flags=flags)
+
+
+def _what(access: MemoryOp, code: Code) -> tuple[str, str]:
+    """Return the operation and the type of an atomic: ("add", "f32")."""
+    name, _, type_ = code.accesses[access.number].what.partition(".")
+    return name, type_
+
+
+def served_as(access: MemoryOp, code: Code) -> int:
+    """Return how shared memory serves an atomic that does not add one."""
+    return SERVED.index(served(*_what(access, code), False))
+
+
+def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
+    """Return whether the order of the blocks may show in what a kernel leaves in global memory: where atomics give back
+    what they find, round, or put something in the place of what is there, or where several operations may meet."""
+    found = [_what(one, code) for one in accesses if one.kind == "atomic" and "global" in one.numbers]
+    kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in found}
+    return code.meets or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in found)
+
+
+def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:
+    """Return how often the atomics on global memory met, by the number of the access, of those that a lane came to."""
+    found = np.zeros((len(code.accesses), 2), np.int64)
+    library.cudabench_contention(handle, ctypes.c_void_p(found.ctypes.data))
+    return {
+        access.numbers["global"]: Contention(*(None if n < 0 else n for n in found[access.numbers["global"]].tolist()),
+                                             bool(record["returns"]))
+        for access, record in zip(encoded.made, encoded.accesses, strict=True)
+        if access.kind == "atomic" and "global" in access.numbers and found[access.numbers["global"], 0]
+    }  # fmt: skip
+
+
+def turns(library: Any, handle: Any, encoded: Encoded) -> dict[int, tuple[int, int]]:
+    """Return by PTX line how often warps went through the loop that an atomic on shared memory is, and their lanes."""
+    found = np.zeros((len(encoded.made), 2), np.int64)
+    library.cudabench_turns(handle, ctypes.c_void_p(found.ctypes.data))
+    total: dict[int, tuple[int, int]] = {}
+    for access, (times, waiting) in zip(encoded.made, found.tolist(), strict=False):
+        line = access.location.ptx_line
+        before = total.get(line, (0, 0))
+        if times:
+            total[line] = before[0] + times, before[1] + waiting
+    return total

@@ -12,14 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.global_races import written_regions
+from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES
+from cudabench.simulator.check.places import same_memory
+from cudabench.simulator.check.stale import regions_of
+from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.native import layout
+from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.native import atomics, layout
+from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
@@ -31,6 +40,7 @@ class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
     shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
+    contention, turns: see `atomics`.
     """
 
     instructions: int
@@ -38,6 +48,8 @@ class Ran(NamedTuple):
     shares: Array | None
     counts: Array
     order: Array
+    contention: dict[int, Contention]
+    turns: dict[int, tuple[int, int]]
     touched: Touched | None = None
 
 
@@ -72,22 +84,39 @@ def threads() -> int:
 
 def refused(plan: Plan, placed: Placed) -> str:
     """Return why a launch is not one for the native engine, "" where it is."""
+    code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
         "its blocks run in an order that was asked for": plan.schedule is not None,
         "it has textures or tensor maps": bool(placed.textures or placed.maps),
+        "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
+        "it may read through the read-only cache what it writes": regions_of(code, *_given(placed)) != set(),
+        "races between its blocks are not looked for in all of its arrays": _too_large(plan, placed),
     }
-    return next((reason for reason, holds in reasons.items() if holds), "") or refusal(plan.code)
+    return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
+
+
+def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
+    """Return the space of a launch, the bytes of its parameters and its textures."""
+    return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
+
+
+def _too_large(plan: Plan, placed: Placed) -> bool:
+    """Return whether the NumPy engine looks for races between blocks, but not in an array that the launch writes."""
+    blocks, most = math.prod(plan.grid), MOST_GRANULES * min(plan.code.granule["global"], 8)
+    watched = written_regions(plan.code.written, *_given(placed))
+    return 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
+        region.size > most and (watched is None or region.base in watched) for region in placed.space.slots
+    )
 
 
 def attempt(
-    plan: Plan, placed: Placed, *, watched: set[int] | None, budget: int, seconds: float | None, footprint: bool,
-    shares: bool, issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
+    plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
+    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
 ) -> Ran | str:  # fmt: skip
     """Run a launch on the native engine; return what it counted.
 
-    Or why it did not come to its end: then memory is as it was before. watched: the bases of the regions that the
-    launch may write, None for all. Raises BudgetExceeded when the time is up.
+    Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
     """
     found = _names()
     if found is None:
@@ -107,7 +136,7 @@ def attempt(
     arrays = {
         "ops": encoded.ops, "blocks": encoded.blocks, "tables": encoded.tables,
         "accesses": _issued(encoded, issued), "registers": encoded.registers,
-        "regions": _regions(placed, watched), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
+        "regions": _regions(code, placed), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
         "order": order, "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
         "followed": (place % stride == stride // 2).astype(np.uint8),
         "sampled": (place % stride == 0).astype(np.uint8),
@@ -122,6 +151,7 @@ def attempt(
     about.grid[:], about.block[:] = grid, plan.block
     about.shared_size, about.dynamic_shared, about.local_bytes = plan.shared_size, plan.dynamic_shared, code.local_bytes
     about.budget, about.threads, about.footprint, about.shares = budget, threads, footprint, shares
+    about.ordered = encoded.ordered
     about.granule_global, about.granule_shared = min(code.granule["global"], 8), min(code.granule["shared"], 8)
     handle = ctypes.c_void_p(library.cudabench_launch(ctypes.byref(about)))
     try:
@@ -143,7 +173,10 @@ def attempt(
                 library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
                 chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
             )  # fmt: skip
-        return Ran(instructions, executed, by_block, counts, order, memory)
+        return Ran(
+            instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
+            atomics.turns(library, handle, encoded), memory,
+        )  # fmt: skip
     finally:
         library.cudabench_end(handle)
 
@@ -186,14 +219,14 @@ def _order(plan: Plan) -> Array:
     return np.concatenate(parts)
 
 
-def _regions(placed: Placed, watched: set[int] | None) -> Array:
-    slots = placed.space.slots
+def _regions(code: Code, placed: Placed) -> Array:
+    slots, watched = placed.space.slots, written_regions(code.written, *_given(placed))
     found = np.zeros(len(slots), REGION)
     for number, region in enumerate(slots):
         found[number] = (
             region.base, region.size, region.bytes.ctypes.data if region.size else 0,
             region.writable and region.size > 0,
-            watched is None or region.base in watched, type(region).__name__ == "HeapRegion", region.constant,
+            region.writable and (watched is None or region.base in watched), type(region).__name__ == "HeapRegion", region.constant,
         )  # fmt: skip
     return found
 
@@ -204,5 +237,6 @@ def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
     for record in accesses if issued else ():
         for space, number in enumerate(record["number"]):
             if number in issued:
-                record["shift"][space], record["issued"][space] = issued[number]
+                shift, size = issued[number]
+                record["shift"][space], record["issued"][space] = shift, layout.ONE_LANE if size == ONE_LANE else size
     return accesses

@@ -13,6 +13,7 @@ SPACES = ("global", "shared", "local", "constant")  # of the numbers of an acces
 SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
 KINDS = {"load": 0, "store": 1, "atomic": 2}
 FINISHED, GOES_ON, SUSPECT = range(3)
+ONE_LANE = -2  # in the place of bytes of a lane that are counted: see `count.atomics.ONE_LANE`
 
 OP = np.dtype(
     [("code", "i4"), ("guard", "i4"), ("inverted", "i4"), ("line", "i4"), ("into", "i4", 4), ("from", "i4", 8),
@@ -28,7 +29,7 @@ ACCESS = np.dtype(
     [("number", "i4", 4)]
     + [(name, "i4") for name in (
         "kind", "space", "size", "width", "count", "uniform", "served", "returns", "by_data", "cached", "line",
-        "skewed",
+        "skewed", "guess", "reserved",
     )]
     + [(name, "i8") for name in ("local_low", "local_high", "shared_low", "shared_high")]
     + [("shift", "i4", 4), ("issued", "i4", 4)]
@@ -65,7 +66,7 @@ class Description(ctypes.Structure):
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
         *((name, ctypes.c_int32) for name in (
-            "threads", "footprint", "shares", "granule_global", "granule_shared", "reserved",
+            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered",
         )),
     )  # fmt: skip
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from cudabench.simulator.check.grid_races import too_many
+from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.count.counters import NOWHERE, Place, Row
 from cudabench.simulator.count.patterns import UNKNOWN
 from cudabench.simulator.outcome import Outcome
@@ -38,9 +40,13 @@ def outcome(
     if shares is not None and ran.shares is not None:
         shares.take(ran.shares, ran.order)
         imbalance = shares.imbalance(plan.grid)
+    hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
+    too_many(hazards, plan.code, plan.grid, plan.block)
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(), [], {}, footprint, imbalance,
+        ran.counts["merged"].sum(axis=1).tolist(), set(),
+        [(line, Executed(turns=turns, waiting=waiting)) for line, (turns, waiting) in ran.turns.items()], ran.contention,
+        footprint, imbalance, suspicions=hazards.records(True),
     )  # fmt: skip
 
 

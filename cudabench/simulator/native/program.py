@@ -10,7 +10,7 @@ from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F4
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op
-from cudabench.simulator.values import Affine, Array
+from cudabench.simulator.values import Affine, Array, is_undefined
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -33,7 +33,7 @@ REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
 
 class Encoded(NamedTuple):
     """The arrays; made: the memory instructions in the order of `accesses`; lacking: lines of the PTX whose
-    instruction the native engine lacks."""
+    instruction the native engine lacks; ordered: whether results may depend on the order of the blocks."""
 
     ops: Array
     blocks: Array
@@ -42,6 +42,7 @@ class Encoded(NamedTuple):
     registers: Array
     made: tuple[MemoryOp, ...]
     lacking: frozenset[int]
+    ordered: bool
 
 
 def refusal(code: Code) -> str:
@@ -106,11 +107,13 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
     accesses = np.zeros(len(made), ACCESS)
+    alike = _alike(code)
     for place, access in enumerate(made.values()):
         _fill_access(accesses[place], access, code)
+        accesses[place]["uniform"] = id(access) in alike
     return Encoded(
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
-        frozenset(lacking),
+        frozenset(lacking), atomics.ordered(code, made.values()),
     )  # fmt: skip
 
 
@@ -168,6 +171,33 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
     return True
 
 
+def _alike(code: Code) -> set[int]:
+    """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
+    kernel, also by way of registers that nothing else writes and nobody reads before."""
+    ops = [op for block in code.blocks for op in block.every]
+    writers: dict[int, list[Op]] = {}
+    for op in ops:
+        for index in op.defs:
+            writers.setdefault(index, []).append(op)
+
+    def constant(index: int) -> bool:
+        value = code.initial[index]
+        literal = type(value) is Affine and value.coefficients is None and not is_undefined(value)
+        return literal and index not in writers and index not in code.special.values()
+
+    def same(index: int) -> bool:
+        wrote = writers.get(index, ())
+        if len(wrote) != 1 or wrote[0].guard >= 0 or code.blocks[0].live >> index & 1:
+            return constant(index)
+        (op,) = wrote
+        if op.opcode == "ld":
+            return op.native is not None and len(op.defs) == 1 and op.native.ops[0].name.startswith("ld.param")
+        return op.opcode == "mov" and len(op.uses) == 1 and same(op.uses[0])
+
+    stores = ((one.access, op.uses) for op in ops if op.opcode == "st" and op.native for one in op.native.ops)
+    return {id(access) for access, uses in stores if access is not None and len(uses) == 2 and same(uses[0])}
+
+
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
     record["number"] = [access.numbers.get(space, -1) for space in SPACES]
     record["kind"], record["space"] = KINDS[access.kind], SPACE.get(access.space, SPACE["generic"])
@@ -175,8 +205,10 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
         record["space"] = SPACE["constant"]
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
-    record["cached"] = bool(access.cached)
+    record["cached"], record["guess"] = bool(access.cached), access.guess
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
     record["issued"] = -1
+    if access.kind == "atomic":
+        record["served"] = atomics.served_as(access, code)

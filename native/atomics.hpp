@@ -1,0 +1,87 @@
+// Atomic operations: how often they meet, and whether the order of the blocks shows in what they leave.
+#pragma once
+
+#include "engine.hpp"
+
+namespace engine {
+
+// Entries by address.
+template <class Entry> class ByAddress {
+  public:
+    Entry &operator[](i64 address) {
+        if (3 * (used + 1) > 2 * entries.size())
+            grow();
+        Entry &found = entries[place(entries, address)];
+        if (!found.there) {
+            found.there = true;
+            found.address = address;
+            used++;
+        }
+        return found;
+    }
+    size_t size() const { return used; }
+    void clear() {
+        entries = {};
+        used = 0;
+    }
+    template <class F> void each(F look) const {
+        for (const Entry &entry : entries)
+            if (entry.there)
+                look(entry);
+    }
+
+  private:
+    static size_t place(const std::vector<Entry> &in, i64 address) {
+        size_t found = size_t(u64(address) * 0x9E3779B97F4A7C15ull >> 20) & (in.size() - 1);
+        while (in[found].there && in[found].address != address)
+            found = (found + 1) & (in.size() - 1);
+        return found;
+    }
+    void grow() {
+        std::vector<Entry> more(entries.empty() ? 64 : 2 * entries.size());
+        for (const Entry &entry : entries)
+            if (entry.there)
+                more[place(more, entry.address)] = entry;
+        entries.swap(more);
+    }
+    std::vector<Entry> entries; // a power of two
+    size_t used = 0;
+};
+
+// What one worker's blocks did with atomics.
+class Atomics {
+  public:
+    explicit Atomics(const Launch &launch);
+    void start();
+    // Note lanes at an address in global memory, of a block at a place in the order.
+    void contend(i32 access, i64 place, const i64 *addresses, u32 mask);
+    // Note the same for what shows the order of the blocks; return whether blocks do not have the order that they have
+    // in step. execution: of the instruction in its block.
+    bool order(const Op &op, bool shows, i64 place, const i64 *addresses, u32 mask, i64 execution);
+    i64 next_execution(i32 access) { return executions[size_t(access)]++; }
+
+    struct Hits {
+        i64 address, hits, blocks, last; // last: place of the block that came last
+        bool there;
+    };
+    struct Met {
+        ByAddress<Hits> at;
+        bool full = false; // there are too many addresses to tell
+    };
+    struct Loop {
+        i64 turns, waiting; // of atomics that are loops of the machine code: how often warps go through it, their lanes
+    };
+    std::vector<Met> met; // by access
+    std::vector<Loop> loops;
+
+  private:
+    struct First {
+        i64 address, place, execution;
+        i32 access, code;
+        bool there, shows, several, again, unlike; // several blocks, other executions, other operations
+    };
+    ByAddress<First> first;
+    std::vector<i64> executions;
+};
+
+} // namespace engine

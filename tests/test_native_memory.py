@@ -1,0 +1,301 @@
+"""Loads and stores of the native engine come to the bits and counts of the NumPy engine."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudabench.simulator import api
+from cudabench.simulator.count import banks, requests
+from cudabench.system import native
+from tests.engines import Both, both, loaded
+
+pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+
+SHARED_WINDOW, LOCAL_WINDOW = 1 << 37, 1 << 38
+TYPES = ["u8", "s8", "u16", "s16", "u32", "s32", "f32", "u64", "f64"]
+WIDTHS = {name: int(name[1:]) // 8 for name in TYPES}
+BYTES = 4096  # of the array, or of each other memory, that a kernel reads
+
+# A thread reads its place from `where`, loads from or stores to it there, and keeps what it has in `out`.
+KERNEL = """
+.version 8.0
+.target sm_90
+.address_size 64
+.const .align 16 .b8 fixed[{bytes}] = {{{content}}};
+.visible .entry k(.param .u64 a, .param .u64 where, .param .u64 out, .param .u32 n)
+{{
+    .reg .pred %p<4>;
+    .reg .b16 %h<9>;
+    .reg .b32 %r<20>;
+    .reg .b64 %d<40>;
+    .shared .align 16 .b8 tile[{bytes}];
+    .local .align 16 .b8 depot[64];
+    ld.param.u64 %d1, [a];
+    ld.param.u64 %d2, [where];
+    ld.param.u64 %d3, [out];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    mul.wide.s32 %d4, %r5, 8;
+    add.s64 %d5, %d2, %d4;
+    mul.wide.s32 %d6, %r5, 32;
+    add.s64 %d7, %d3, %d6;
+    mul.wide.s32 %d8, %r4, 16;
+    add.s64 %d9, %d1, %d8;
+    mov.u64 %d20, tile;
+    add.s64 %d10, %d20, %d8;
+    mov.u64 %d21, depot;
+    mov.u64 %d22, fixed;
+    mov.u64 %d23, a;
+    {before}
+    setp.ge.s32 %p1, %r5, %r1;
+    @%p1 bra END;
+    ld.global.u64 %d11, [%d5];
+    {body}
+END:
+    ret;
+}}
+"""
+FILL_SHARED = """
+    ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%d9];
+    st.shared.v4.u32 [%d10], {%r10, %r11, %r12, %r13};
+    bar.sync 0;"""
+
+
+def kernel(body: str, before: str = "") -> api.Program:
+    """Return a program that does something at the address %d11 + the base of a memory."""
+    content = ", ".join(str(place * 7 % 251) for place in range(BYTES))
+    return loaded(KERNEL.format(bytes=BYTES, content=content, body=body, before=before))
+
+
+def launch(program: api.Program, where: np.ndarray, block: int, n: int | None = None, grid: int | None = None) -> Both:
+    """Run the kernel with a place for each thread."""
+    a = np.random.default_rng(7).integers(0, 256, BYTES, np.uint8)
+    count = len(where) if n is None else n
+    arguments = [a, where.astype(np.int64), np.zeros(32 * max(len(where), block), np.uint8), count]
+    found = both(program, "k", grid or -(-count // block), block, arguments)
+    assert not isinstance(found.ran, str), found.ran
+    return found
+
+
+def counted(found: Both, program: api.Program) -> None:
+    """Compare all that both engines counted."""
+    assert found.same()
+    assert not isinstance(found.ran, str)
+    assert found.ran.instructions == found.report.instructions
+    mine: Counter[Any] = Counter()
+    for access, row in zip(program.code("k").accesses, found.ran.counts, strict=True):
+        for name in ("requests", "pieces", "ideal"):
+            mine[access.location.ptx_line, access.space, name] += int(row[name].sum())
+    theirs: Counter[Any] = Counter()
+    for one in found.report.accesses:
+        key = one.instruction, one.space
+        theirs[*key, "requests"] += one.requests
+        theirs[*key, "pieces"] += one.wavefronts if one.sectors is None else one.sectors
+        theirs[*key, "ideal"] += one.ideal_wavefronts if one.ideal_sectors is None else one.ideal_sectors
+    assert +mine == +theirs
+
+
+def registers(type_: str, count: int, wide: int = 0) -> str:
+    """Return a vector operand for elements of a type; wide: the bits of its registers, where they are wider."""
+    width = wide or max(16, int(type_[1:]))
+    names = [f"%{'h' if width == 16 else 'r' if width == 32 else 'd'}{place}" for place in range(1, 9)]
+    shift = {16: 0, 32: 9, 64: 29}[width]
+    named = [f"{name[:2]}{int(name[2:]) + shift}" for name in names[:count]]
+    return named[0] if count == 1 else "{" + ", ".join(named) + "}"
+
+
+def places(kind: str, size: int, count: int, room: int = BYTES) -> np.ndarray:
+    """Return where threads go, in bytes."""
+    lanes, most = np.arange(count), room // size
+    draw = np.random.default_rng(size + count)
+    index = {
+        "neighbours": lanes, "same": 0 * lanes + 3, "strided": 3 * lanes, "backwards": -lanes - 1,
+        "random": draw.integers(0, most, count), "pairs": lanes // 2, "shuffled": lanes ^ 5,
+        "rows": lanes % 8 + lanes // 8 * 24,
+    }[kind]  # fmt: skip
+    return index % most * size
+
+
+KINDS = ["neighbours", "same", "strided", "backwards", "random", "pairs", "shuffled", "rows"]
+FORMS = [(type_, count) for type_ in TYPES for count in (1, 2, 4) if WIDTHS[type_] * count <= 32]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0]}x{form[1]}")
+@pytest.mark.parametrize("space", ["global", "shared", "local", "const", "param"])
+def test_loads_of_all_widths(form: tuple[str, int], space: str) -> None:
+    """Each type and vector comes out of each memory as the NumPy engine has it, and costs as much."""
+    type_, count = form
+    size = WIDTHS[type_] * count
+    if size > 16 and space in ("shared", "param"):
+        return
+    vector = f".v{count}" if count > 1 else ""
+    base = {"global": "%d1", "shared": "%d20", "local": "%d21", "const": "%d22", "param": "%d23"}[space]
+    before = FILL_SHARED if space == "shared" else ""
+    body = f"add.s64 %d12, {base}, %d11;\n"
+    if space == "local":
+        body += "".join(f"st.local.u64 [%d21+{at}], %d1{at % 2};\n" for at in range(0, 64, 8))
+    got = registers(type_, count)
+    body += f"ld.{space}{vector}.{type_} {got}, [%d12];\nst.global{vector}.{type_} [%d7], {got};"
+    program = kernel(body, before)
+    for kind in KINDS:
+        room = {"local": 64, "param": 16}.get(space, BYTES)
+        for block, threads in ((256, 256), (48, 96), (64, 37)):
+            if space == "shared" and block < 256:
+                continue
+            counted(launch(program, places(kind, size, threads, room), block), program)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0]}x{form[1]}")
+@pytest.mark.parametrize("space", ["global", "shared", "local"])
+def test_stores_of_all_widths(form: tuple[str, int], space: str) -> None:
+    """Each type and vector goes to each memory as the NumPy engine has it, and costs as much."""
+    type_, count = form
+    size = WIDTHS[type_] * count
+    if size > 16 and space == "shared":
+        return
+    vector = f".v{count}" if count > 1 else ""
+    base = {"global": "%d3", "shared": "%d20", "local": "%d21"}[space]
+    data = registers(type_, count)
+    body = f"ld.global{vector}.{type_} {data}, [%d1+64];\nadd.s64 %d12, {base}, %d11;\n"
+    body += f"st.{space}{vector}.{type_} [%d12], {data};\n"
+    if space != "global":
+        body += f"ld.{space}{vector}.{type_} {data}, [%d12];\nst.global{vector}.{type_} [%d7], {data};"
+    program = kernel(body, FILL_SHARED if space == "shared" else "")
+    for kind in ("neighbours", "backwards", "shuffled", "strided"):
+        threads = 256 if size * 256 <= BYTES else 128
+        room = {"local": 64, "shared": BYTES}.get(space, 32 * 256)
+        counted(launch(program, places(kind, size, threads, room), 256), program)
+
+
+@pytest.mark.parametrize("type_", ["u8", "s8", "u16", "s16", "u32", "s32"])
+@pytest.mark.parametrize("wide", [16, 32, 64])
+def test_registers_wider_than_what_they_take(type_: str, wide: int) -> None:
+    """A load fills a wider register with zeros or the sign; a store takes the low bits of one."""
+    if wide < int(type_[1:]):
+        return
+    got = registers(type_, 2, wide)
+    body = f"add.s64 %d12, %d1, %d11;\nld.global.v2.{type_} {got}, [%d12];\nst.global.v2.b{wide} [%d7], {got};\n"
+    program = kernel(body + f"st.global.v2.{type_} [%d7+16], {got};")
+    counted(launch(program, places("random", 2 * WIDTHS[type_], 70), 64), program)
+
+
+@pytest.mark.parametrize("threads", [1, 31, 40, 64])
+def test_generic_addresses_of_several_memories(threads: int) -> None:
+    """Lanes of one warp that go to shared, local and global memory and to parameters."""
+    body = f"""
+    st.local.u64 [%d21], %d4;
+    st.local.u64 [%d21+8], %d6;
+    add.s64 %d12, %d20, {SHARED_WINDOW};
+    add.s64 %d13, %d21, {LOCAL_WINDOW};
+    mov.u64 %d14, %d1;
+    setp.lt.s32 %p2, %r4, 9;
+    @%p2 mov.u64 %d14, %d12;
+    setp.ge.s32 %p3, %r4, 23;
+    @%p3 mov.u64 %d14, %d13;
+    setp.ge.s32 %p3, %r4, 41;
+    @%p3 mov.u64 %d14, %d12;
+    add.s64 %d14, %d14, %d11;
+    ld.u32 %r15, [%d14];
+    st.u32 [%d14], %r15;
+    ld.u32 %r16, [%d23];
+    st.global.v2.u32 [%d7], {{%r15, %r16}};"""
+    program = kernel(body, FILL_SHARED)
+    found = launch(program, places("neighbours", 4, 256, 16), 256, threads, 1)
+    counted(found, program)
+
+
+def test_lanes_that_go_to_two_arrays() -> None:
+    """A request of lanes that go to several arrays counts once."""
+    body = """
+    mov.u64 %d14, %d1;
+    setp.lt.s32 %p2, %r4, 9;
+    @%p2 mov.u64 %d14, %d2;
+    add.s64 %d14, %d14, %d11;
+    ld.global.u32 %r15, [%d14];
+    st.global.u32 [%d7], %r15;"""
+    program = kernel(body)
+    counted(launch(program, places("neighbours", 4, 100), 64), program)
+
+
+def test_short_addresses_of_shared_memory() -> None:
+    """A shared address of 32 bits counts by its sign with its offset."""
+    body = """
+    mad.lo.s32 %r15, %r4, -4, -200;
+    ld.shared.u32 %r16, [%r15+1224];
+    st.shared.u32 [%r15+1224], %r16;
+    st.global.u32 [%d7], %r16;"""
+    program = kernel(body, FILL_SHARED)
+    counted(launch(program, np.arange(256), 256), program)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.global.u32 %r15, [%d1+4096];", "ld.global.u32 %r15, [%d1+2];", "st.shared.u32 [%d20+4096], %r1;",
+        "ld.global.u32 %r15, [0];", "ld.local.u64 %d12, [%d21+60];", "ld.shared.u32 %r15, [%d20+-4];",
+        "st.const.u32 [%d22], %r1;", "ld.volatile.global.u32 %r15, [%d1];", "ld.param.u32 %r15, [%d23+40];",
+    ],
+)  # fmt: skip
+def test_what_is_not_clean_is_left_to_the_numpy_engine(body: str) -> None:
+    """Faults of addresses and ordered accesses are suspicions, and memory is as it was."""
+    body = body.replace("ld.param.u32 %r15, [%d23+40]", "add.s64 %d24, %d23, %d8; ld.param.u32 %r15, [%d24+40]")
+    program = kernel("st.global.u32 [%d7], 7;\n" + body)
+    a = np.zeros(BYTES, np.uint8)
+    arguments = [a, np.zeros(64, np.int64), np.zeros(64 * 32, np.uint8), 64]
+    try:
+        found = both(program, "k", 2, 32, arguments)
+    except Exception:
+        return  # the NumPy engine says more
+    assert isinstance(found.ran, str)
+    assert not found.native[2].any()
+
+
+@st.composite
+def _requests(draw: Any, room: int) -> tuple[np.ndarray, np.ndarray, int]:
+    size = draw(st.sampled_from([1, 2, 4, 8, 16]))
+    most = draw(st.sampled_from([1, 4, 40, room // size]))
+    form = draw(st.sampled_from(["any", "steps", "pairs"]))
+    index = np.array(draw(st.lists(st.integers(0, most - 1), min_size=32, max_size=32)))
+    if form == "steps":
+        index = index[0] + np.arange(32) * draw(st.integers(-9, 40))
+        index = index - index.min()
+    elif form == "pairs":
+        index = index[np.arange(32) // 2 * 2]
+    return index % (room // size) * size, np.array(draw(_masks)), size
+
+
+_masks = st.one_of(
+    st.just([True] * 32), st.lists(st.booleans(), min_size=32, max_size=32).filter(any),
+    st.integers(1, 32).map(lambda count: [lane < count for lane in range(32)]),
+)  # fmt: skip
+
+
+def _cost(address: np.ndarray, mask: np.ndarray, size: int, what: int) -> tuple[int, int]:
+    found = (ctypes.c_int64 * 2)()
+    address, bits = address.astype(np.int64), sum(1 << lane for lane in range(32) if mask[lane])
+    native.library().cudabench_cost(
+        ctypes.c_void_p(address.ctypes.data), ctypes.c_uint32(bits), ctypes.c_int64(size), what, found
+    )
+    return found[0], found[1]
+
+
+@settings(max_examples=400, deadline=None)
+@given(_requests(1 << 16), st.integers(0, 2))
+def test_any_request_costs_what_the_numpy_engine_says(request: Any, what: int) -> None:
+    """Sectors and wavefronts of arbitrary addresses and lanes, and the best that they could be."""
+    address, mask, size = request
+    if what:
+        expected = [int(one) for one in banks.both(address, size, mask, load=what == 1)]
+    else:
+        expected = [*requests.sectors(address.reshape(1, 32), size, mask.reshape(1, 32))]
+    assert [*_cost(address, mask, size, what)] == expected
