@@ -41,4 +41,6 @@ def _st(emit: Emit, ins: Instruction) -> None:
         raise NotEncoded(ins.text)
     register, offset = emit.address(ins.operands[0])
     sources = tuple(emit.source(item, f"b{bits}") for item in items(ins.operands[1]))
-    emit.op(f"st.global.{bits}", (), (emit.resized(register, 64), *sources), immediate=offset, access=emit.access)
+    emit.op(
+        f"st.global.{bits}", (), (emit.resized(register, 64), *sources), immediate=offset, access=emit.access
+    )
