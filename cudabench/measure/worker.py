@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from cudabench.errors import CudabenchError
-from cudabench.measure.session import Finished, Order, Working
+from cudabench.measure.ahead import Finished, Order, Working
 from cudabench.system.confined import die_with_parent
 
 HEARTBEAT_S = 0.1
