@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -122,7 +123,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     begin_command()
     try:
         _check_completion()
-        value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
+        with _ahead(words):
+            value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0
     except CudabenchError as error:
         return say(str(error), error.exit_code)
@@ -160,6 +162,19 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
+    """Return what starts the worker of the GPU that a line will measure on, as far as its words tell: before the
+    modules that read its options load."""
+    others = any(word in ("-h", "--help", "--help-all") or word.startswith(("--on", "--profile")) for word in words)
+    device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", f" {' '.join(words)}")][-1]
+    match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
+    if others or match is None or not words or words[0] not in (*operations.SUMMARIES, "run", "ab", "sweep"):
+        return nullcontext()
+    from cudabench.measure import ahead
+
+    return ahead.started(int(match[1] or 0), primary=any(word.startswith("--peer") for word in words))
 
 
 def _check_completion() -> None:

@@ -164,7 +164,6 @@ def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[
 
 
 @click.pass_context
-@options.measuring
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.plan.revisions import checked_out, named_as_given
     from cudabench.userkernel.plan import pair
@@ -195,7 +194,6 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
 
 
 @click.pass_context
-@options.measuring
 def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
     from cudabench.plan import cases as planning
 

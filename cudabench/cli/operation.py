@@ -173,7 +173,6 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 
 
 @click.pass_context
-@options.measuring
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series, record = planned(name, given)

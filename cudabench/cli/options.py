@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import wraps
 from itertools import takewhile
 from typing import Any
 
@@ -17,7 +16,6 @@ from cudabench.cards import asked
 from cudabench.cards import load as cards
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite, Order
-from cudabench.measure import ahead
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
@@ -130,18 +128,6 @@ PRICING: list[click.Parameter] = [
     ),
 ]
 LIMITS = option("--limits", "GPU only: also count accesses in the simulator and name the limiting resource.")
-
-
-def measuring(work: Callable[..., int]) -> Callable[..., int]:
-    """Return the work of a command that measures, ahead of which the worker of its GPU starts."""
-
-    @wraps(work)
-    def begun(*words: Any, **given: Any) -> int:
-        device = given["device"] if given.get("card") is None else "sim"
-        with ahead.started(device, primary=bool(given.get("peers"))):
-            return work(*words, **given)
-
-    return begun
 
 
 def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:

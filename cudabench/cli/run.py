@@ -166,7 +166,6 @@ def planned(
 
 
 @click.pass_context
-@options.measuring
 def _run(ctx: click.Context, /, **given: Any) -> int:
     series, record, requests = planned(ctx, given)
     refuse(

@@ -158,7 +158,6 @@ command = two_forms(
 # What is swept -------------------------------------------------------------------------------------------------------
 
 
-@options.measuring
 def _sweep_operation(
     name: str, word: str | None, kernel: str | None, axes: tuple[str, ...] | None, **given: Any
 ) -> int:
@@ -205,7 +204,6 @@ def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any
     return [word for flag, name, usual in options if given[name] != usual for word in (flag, str(given[name]))]
 
 
-@options.measuring
 def _sweep_file(**given: Any) -> int:
     from cudabench.userkernel.space import space_of
 

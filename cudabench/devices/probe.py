@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cudabench.errors import NotEnoughMemory
-from cudabench.records.results import DeviceInfo
+
+if TYPE_CHECKING:
+    from cudabench.records.results import DeviceInfo
 
 # Numbers of CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
@@ -88,6 +91,8 @@ def gpu(index: int) -> DeviceInfo:
 
     The factor 2 counts both edges of the memory clock (double data rate), as nvbench and BabelStream do.
     """
+    from cudabench.records.results import DeviceInfo
+
     library = libcuda()
     if library is None:
         raise RuntimeError("gpu() needs a driver; ask driver() first")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabench.compile import limits
+from cudabench.devices import probe
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.system import children, confined, interrupts
 
@@ -38,16 +39,13 @@ _started: list[Worker] = []  # ahead, and not taken yet
 
 
 @contextmanager
-def started(device: str, *, primary: bool = False, module: str = WORKER) -> Iterator[None]:
-    """Start the worker of the GPU that --device means, if there may be one, while a run on it is planned; the run's
-    session takes it, and what none has taken ends here."""
-    from cudabench.devices import probe
-
-    match = re.fullmatch(r"auto|all|cuda(?::(\d{1,4}))?", device, re.ASCII)
+def started(index: int, *, primary: bool = False) -> Iterator[None]:
+    """Start the worker of a GPU, where there is a driver, while a run on it is planned; the run's session takes it, and
+    what none has taken ends here."""
     try:
-        if match and probe.libcuda() is not None:
+        if probe.libcuda() is not None:
             with interrupts.kept():
-                _started.append(Worker(module, int(match[1] or 0), primary=primary))
+                _started.append(Worker(WORKER, index, primary=primary))
         yield
     finally:
         end()
