@@ -154,6 +154,14 @@ def _plain(message: str) -> str:
     return told.strip().removesuffix(" -").rstrip(".")
 
 
+def prepare() -> None:
+    """Import PyCUDA, which takes as long as to start the driver."""
+    import pycuda.compiler
+    import pycuda.driver  # noqa: F401
+
+    nvml.management()
+
+
 class CudaDevice:
     """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
 
