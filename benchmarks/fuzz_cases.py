@@ -16,9 +16,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cudabench.devices import Choice
-from cudabench.measure.ahead import Make
 from cudabench.measure.fuzz import Fuzz
-from cudabench.measure.session import Budget, Session, Silent
+from cudabench.measure.session import Budget, Make, Session, Silent
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest

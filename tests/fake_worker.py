@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cudabench.errors import OutOfMemory
-from cudabench.measure.ahead import Finished, Order
 from cudabench.measure.context import describe
+from cudabench.measure.session import Finished, Order
 from cudabench.measure.worker import Told, finished, serve
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, Result

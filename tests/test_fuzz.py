@@ -13,7 +13,7 @@ import pytest
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
-from cudabench.measure import ahead, fuzz, precision, session
+from cudabench.measure import fuzz, precision, session
 from cudabench.measure.session import Silent
 from cudabench.records.planned import Settings
 from cudabench.userkernel import plan
@@ -359,9 +359,9 @@ def test_one_worker_serves_all_cases(
     kernel: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the values; one whose context a kernel spoils is replaced."""
-    started: list[ahead.Worker] = []
+    started: list[session.Worker] = []
 
-    class Counted(ahead.Worker):
+    class Counted(session.Worker):
         def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
             super().__init__(module, index, primary=primary)
             started.append(self)

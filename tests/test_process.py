@@ -18,7 +18,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.fleet import shard
-from cudabench.measure import ahead
+from cudabench.measure import session
 from cudabench.system import confined
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,7 +143,7 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
     start: dict[str, Callable[[], object]] = {
         "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
         "shard": lambda: shard.run(shard.Plan(tmp_path / "runs", words, "sim")),
-        "worker": lambda: ahead.Worker("tests.fake_worker", 0),
+        "worker": lambda: session.Worker("tests.fake_worker", 0),
     }
     with pytest.raises(KeyboardInterrupt):
         start[what]()

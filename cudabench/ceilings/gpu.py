@@ -21,7 +21,7 @@ from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale,
 from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
-from cudabench.measure.ahead import Finished
+from cudabench.measure.session import Finished
 from cudabench.measure.timing import enough, warm_up
 from cudabench.measure.worker import Told, finished, serve
 from cudabench.occupancy import capability, occupancy

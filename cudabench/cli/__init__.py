@@ -172,9 +172,9 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
     match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
     if others or match is None or not words or words[0] not in (*operations.SUMMARIES, "run", "ab", "sweep"):
         return nullcontext()
-    from cudabench.measure import ahead
+    from cudabench.measure import session
 
-    return ahead.started(int(match[1] or 0), primary=any(word.startswith("--peer") for word in words))
+    return session.ahead(int(match[1] or 0), primary=any(word.startswith("--peer") for word in words))
 
 
 def _check_completion() -> None:

@@ -32,8 +32,8 @@ import numpy as np
 
 from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.measure.ahead import Make
 from cudabench.measure.run import Run
+from cudabench.measure.session import Make
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK
 from cudabench.plan import cases
 from cudabench.plan.cases import Request

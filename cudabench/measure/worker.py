@@ -14,7 +14,7 @@ from typing import Any
 
 from cudabench.devices import probe
 from cudabench.errors import CudabenchError
-from cudabench.measure.ahead import Finished, Order, Working
+from cudabench.measure.session import Finished, Order, Working
 from cudabench.system.confined import die_with_parent
 
 HEARTBEAT_S = 0.1
