@@ -284,8 +284,9 @@ class CudaDevice:
         with warnings.catch_warnings(), translated(f"loading {name}"), _instead(pycuda, "call_capture_output", run):
             warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
             try:
-                # The second time PyCUDA's cache answers.
-                return pycuda.SourceModule(text, **settings), pycuda.compile(text, **settings)
+                cubin = pycuda.compile(text, **settings)
+                with _instead(pycuda, "compile", lambda *_, **__: cubin):  # which asks the preprocessor each time
+                    return pycuda.SourceModule(text, **settings), cubin
             except self._driver.CompileError as error:
                 parts = [
                     part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")

@@ -212,9 +212,9 @@ class GpuRun(RunContext):
     def _loaded(self, case: Case, result: Result) -> Subject:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
         not fit, DeviceUnusable where a library is not there, and the errors of the compiler."""
-        self.progress("compiling", 0)
         check = OutputCheck(case.expects, self.operation.saves)
         inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
+        self.progress("compiling", 0)
         if case.peer:
             call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
             result = replace(result, source=call.version, inputs=inputs)
