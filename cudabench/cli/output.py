@@ -163,7 +163,7 @@ def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     if run.devices[0].kind == "cuda" and not output.quiet:
-        from cudabench.views import table  # noqa: F401 (while the worker starts)
+        from cudabench.views import cards, table  # noqa: F401 (while the worker starts)
 
         console.err()
     stopped = interrupting(work)
@@ -212,7 +212,7 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
-    from cudabench.views import table
+    from cudabench.views import cards, table
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
@@ -220,8 +220,6 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
         if results:
             first, cpus = outcomes[0], [one.cpu for one in outcomes if one.cpu]
             if run.by_card:
-                from cudabench.views import cards
-
                 cards.show(out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings)
                 continue
             table.show(

@@ -10,15 +10,13 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cudabench.compile import names
 from cudabench.compile.record import Job
 from cudabench.errors import CudabenchError
+from cudabench.source import clang_parse
+from cudabench.source.records import Kernel, SourceFile, Task
 from cudabench.source.words import DIRECTIVE, blank, without_remarks
-
-if TYPE_CHECKING:
-    from cudabench.source.records import Kernel, SourceFile
 
 LEAST, SHORT = 4, 4000  # kernels, characters
 _WARNING = re.compile(
@@ -77,9 +75,6 @@ def as_written(log: str, job: Job, shorter: Job) -> str:
 
 def _read(job: Job) -> SourceFile | None:
     """Read a job's source as who plans a run has read it: a file of the user's, or a chapter. None where that fails."""
-    from cudabench.source import clang_parse
-    from cudabench.source.records import Task
-
     task = Task(os.path.basename(job.filename), job.source)
     folder, beside = str(Path(job.filename).resolve().parent), str(Path(job.filename).parent)
     if folder in job.include_dirs:

@@ -34,6 +34,7 @@ from cudabench.compile import (
 )
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
+from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, without_remarks
 from cudabench.symbols import readable
 
@@ -301,7 +302,6 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
     from cudabench.source.device_part import device_part
-    from cudabench.source.records import Task
 
     included = includes.read(job)
     beside = os.path.dirname(job.filename)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cudabench.compile.diagnostics import HEAD, OF_NAMES
 from cudabench.errors import UsageError
+from cudabench.source.files import parse_text
 
 QUERY_FILE = "cudabench-names"
 _QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name
@@ -79,7 +80,5 @@ def without_queries(ptx: str) -> str:
 
 def no_such_name(name: str, source: str, filename: str) -> UsageError:
     """Return the error for a name that fits no kernel of a file, or more than one."""
-    from cudabench.source.files import parse_text
-
     listed = "; ".join(kernel.signature for kernel in parse_text(source, filename).kernels) or "none"
     return UsageError(f"'{name}' names no kernel of {filename}, or more than one: it has {listed}.")

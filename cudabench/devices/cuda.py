@@ -154,14 +154,6 @@ def _plain(message: str) -> str:
     return told.strip().removesuffix(" -").rstrip(".")
 
 
-def prepare() -> None:
-    """Import PyCUDA, which takes as long as to start the driver."""
-    import pycuda.compiler
-    import pycuda.driver  # noqa: F401
-
-    nvml.management()
-
-
 class CudaDevice:
     """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
 
@@ -213,6 +205,13 @@ class CudaDevice:
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
+
+    @classmethod
+    def loaded(cls) -> type[CudaDevice]:
+        """Return this class with PyCUDA loaded, which takes long."""
+        import pycuda.compiler  # noqa: F401
+
+        return cls
 
     def __enter__(self) -> CudaDevice:
         return self

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cudabench.records.fleet import Health, Load
+from cudabench.records.fleet import Health, Load
 
 # NVML's reasons (nvml.h, nvmlClocksEventReasons), in the words of nvidia-smi.
 THROTTLE = {
@@ -79,8 +78,6 @@ class Board:
 
     def health(self) -> Health:
         """Return the card's counts of its faults and the state of its links."""
-        from cudabench.records.fleet import Health
-
         rows = self.ask("nvmlDeviceGetRemappedRows") or (None,) * 4
         links = [self.ask("nvmlDeviceGetNvLinkState", n) for n in range(getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0))]
         up, down = (links.count(state) if {*links} - {None} else None for state in (1, 0))
@@ -157,8 +154,6 @@ def link(board: Board | None) -> tuple[int, int] | None:
 
 def load(looks: Sequence[dict[str, Any]]) -> Load | None:
     """Return how a card was while it was looked at and busy; the time in which kernels compile does not count."""
-    from cudabench.records.fleet import Load
-
     if not looks:
         return None
     # A run that is shorter than the interval of the utilization is idle throughout, to NVML.

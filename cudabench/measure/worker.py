@@ -12,7 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from cudabench.devices import probe
+from cudabench.devices import nvml, probe
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import Finished, Order, Working
 from cudabench.system.confined import die_with_parent
@@ -31,14 +31,13 @@ def serve(words: Sequence[str], work: Callable[[Any, Told], Callable[[Any], Fini
     """
     die_with_parent()
     orders, events = Connection(int(words[0]), writable=False), Connection(int(words[1]), readable=False)
-    starting = threading.Thread(target=probe.driver)  # takes long, and leaves Python to others
+    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))  # beside what loads here
     starting.start()
     if device is None:
         from cudabench.devices import cuda
         from cudabench.measure import gpu_run  # noqa: F401 (what the first order needs)
 
-        cuda.prepare()
-        device = cuda.CudaDevice
+        device = cuda.CudaDevice.loaded()
     starting.join()
     try:
         with device(int(words[2]), primary="primary" in words) as opened:
