@@ -8,8 +8,10 @@ import re
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,51 @@ def _plain(message: str) -> str:
     return told.strip().removesuffix(" -").rstrip(".")
 
 
+_compiling = ThreadPoolExecutor(1, "compiling")
+
+
+@lru_cache(maxsize=2)  # one that is measured, and the one that follows
+def _begun(source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Future[Compiled]:
+    build = partial(_with_pycuda, name=source.name)
+    return _compiling.submit(
+        compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
+        include_dirs=source.folders, names=names, std=source.std, build=build,
+    )  # fmt: skip
+
+
+def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
+    """Return machine code. Raises Refused, and CompilerStopped at a compiler's limits.
+
+    PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
+    """
+    from pycuda import compiler as pycuda
+    from pycuda import driver
+
+    status = 0
+
+    def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
+        nonlocal status
+        done = nvcc.run(command, name, cwd)
+        status = done.returncode
+        return status, done.stdout.encode(), done.stderr.encode()
+
+    with warnings.catch_warnings(), _instead(pycuda, "call_capture_output", run):
+        warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+        try:
+            made: bytes = pycuda.compile(
+                text, nvcc=toolkit.nvcc() or "nvcc", options=["-lineinfo", *options], arch=architecture,
+                no_extern_c=True, include_dirs=list(folders),
+            )  # fmt: skip
+            return made
+        except driver.CompileError as error:
+            parts = [
+                part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
+                for part in (error.stdout, error.stderr)
+            ]
+            log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
+            raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
+
+
 class CudaDevice:
     """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
 
@@ -222,88 +269,41 @@ class CudaDevice:
 
     # Compile ----------------------------------------------------------------------------------------------------
 
+    def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Future[Compiled]:
+        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes a second time
+        cheap, or with NVRTC where nvcc is missing.
+
+        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
+        templates are instantiated. Errors are those of `compiler.compile_cubin`.
+        """
+        arch = "sm_" + self.info.compute_capability.replace(".", "")
+        return _begun(source, arch, tuple(defines.items()), () if source.builtin else tuple(names))
+
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file: with nvcc through PyCUDA's SourceModule, whose cache makes a second time cheap, or
-        with NVRTC where nvcc is missing.
-
-        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
-        templates are instantiated. clusters: a launch will say the blocks of a cluster, which PyCUDA cannot. Errors are
-        those of `compiler.compile_cubin`.
-        """
-        made: list[Any] = []
-
-        def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
-            module, cubin = self._with_pycuda(text, folders, options, architecture, source.name)
-            made.append(module)
-            return cubin
-
-        compiled = compiler.compile_cubin(
-            source.text,
-            source.name,
-            arch="sm_" + self.info.compute_capability.replace(".", ""),
-            defines=defines,
-            include_dirs=source.folders,
-            names=() if source.builtin else names,
-            std=source.std,
-            build=build,
-        )
+        """Compile a source file and load it. clusters: a launch says the blocks of a cluster, which PyCUDA cannot."""
+        compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
             module = driver_objects.Module(self._cuda, compiled.cubin, ptx)
         else:
-            module = made[-1] if made else self._from_cubin(compiled, source.name)
+            module = self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
 
-    def _with_pycuda(
-        self, text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str
-    ) -> tuple[Any, bytes]:
-        """Return PyCUDA's module and its machine code. Raises Refused, and CompilerStopped at a compiler's limits.
-
-        PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
-        """
-        from pycuda import compiler as pycuda
-
-        status = 0
-
-        def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
-            nonlocal status
-            done = nvcc.run(command, name, cwd)
-            status = done.returncode
-            return status, done.stdout.encode(), done.stderr.encode()
-
-        settings: dict[str, Any] = {
-            "nvcc": toolkit.nvcc() or "nvcc",
-            "options": ["-lineinfo", *options],
-            "arch": architecture,
-            "no_extern_c": True,
-            "include_dirs": list(folders),
-        }
-        with warnings.catch_warnings(), translated(f"loading {name}"), _instead(pycuda, "call_capture_output", run):
-            warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
-            try:
-                cubin = pycuda.compile(text, **settings)
-                with _instead(pycuda, "compile", lambda *_, **__: cubin):  # which asks the preprocessor each time
-                    return pycuda.SourceModule(text, **settings), cubin
-            except self._driver.CompileError as error:
-                parts = [
-                    part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
-                    for part in (error.stdout, error.stderr)
-                ]
-                log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
-                raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
-
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
-        """Return PyCUDA's module of machine code that NVRTC made."""
-        try:
-            return self._driver.module_from_buffer(compiled.cubin)
-        except self._driver.Error as error:
-            version = ".".join(map(str, compiled.version))
-            raise DeviceError(
-                f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update the "
-                "driver, or install the NVRTC of its CUDA version."
-            ) from error
+        """Return PyCUDA's module of machine code."""
+        with translated(f"loading {name}"):
+            try:
+                return self._driver.module_from_buffer(compiled.cubin)
+            except self._driver.Error as error:
+                if compiled.backend == "nvcc":
+                    raise
+                version = ".".join(map(str, compiled.version))
+                raise DeviceError(
+                    f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update "
+                    "the driver, or install the NVRTC of its CUDA version."
+                ) from error
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
         """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""

@@ -49,7 +49,8 @@ Make = Callable[[], "Operation"]  # an operation, whose functions cannot travel 
 class Order:
     """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
 
-    `make` is None where the problem is that of the order before. `until`: when the case has to be done.
+    `make` is None where the problem is that of the order before. `until`: when the case has to be done. `then`: what
+    compiles while this one is sampled.
     """
 
     make: Make | None
@@ -58,6 +59,7 @@ class Order:
     cpu: CpuTime | None = None
     until: float | None = None
     always: bool = False
+    then: Case | None = None
 
 
 class Working(NamedTuple):
@@ -166,8 +168,11 @@ class Session(AbstractContextManager["Session"]):
         if worker is not None:
             worker.end()
 
-    def result(self, make: Make, case: Case, budget: Budget | None = None, left: int = 1) -> Result:
-        """Return the result of a case, which is the first of `left` that share what is left of a budget.
+    def result(
+        self, make: Make, case: Case, budget: Budget | None = None, left: int = 1, then: Case | None = None
+    ) -> Result:
+        """Return the result of a case, which is the first of `left` that share what is left of a budget; `then` is the
+        next.
 
         Raises CudabenchError where it cannot run at all.
         """
@@ -182,7 +187,7 @@ class Session(AbstractContextManager["Session"]):
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
-        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until)
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
@@ -197,7 +202,7 @@ class Session(AbstractContextManager["Session"]):
             together = parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
         if self._simulator is None or together == 1:
             for at, case in enumerate(cases):
-                yield self.result(make, case, budget, len(cases) - at)
+                yield self.result(make, case, budget, len(cases) - at, next(iter(cases[at + 1 :]), None))
             return
         run = self._run_of(self._simulator, make, cases[0], budget)
         run.prepare(cases)

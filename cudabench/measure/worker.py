@@ -71,7 +71,7 @@ def _telling(events: Connection) -> Told:
 
 
 def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
-    from cudabench.measure.gpu_run import GpuRun
+    from cudabench.measure.gpu_run import GpuRun, begin
 
     runs: list[GpuRun] = []
 
@@ -82,7 +82,13 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
             runs[:] = [GpuRun(order.make(), order.cases[0].problem, order.settings, device)]
         (run,) = runs
         run.cpu, run.until = order.cpu, order.until
-        run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
+
+        def progress(phase: str, fraction: float) -> None:
+            if phase == "warming up" and order.then and not order.then.peer:
+                begin(device, order.then)
+            tell(order.cases[run.at].kernel, phase, fraction, run.at)
+
+        run.progress = progress
         pair = len(order.cases) == 2
         found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
         failed = any(result.status == "failed" for result in found)
