@@ -162,10 +162,6 @@ def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
-    if run.devices[0].kind == "cuda" and not output.quiet:
-        from cudabench.views import cards, table  # noqa: F401 (while the worker starts)
-
-        console.err()
     stopped = interrupting(work)
     output.deliver(run.file)
     show()

@@ -28,7 +28,8 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
+# The kernels that measuring itself needs.
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text(encoding="utf-8"))
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
@@ -214,6 +215,7 @@ class CudaDevice:
         with translated("starting", elsewhere):
             driver.init()
             self.info = probe.gpu(index)
+            self.begin(OWN, {})  # while the context starts
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
             if primary:  # which the GPU's libraries share; flags are for one that is not active yet
@@ -239,7 +241,7 @@ class CudaDevice:
         # As long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
-        own = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        own = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             own.function(name).prepare(types)
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
@@ -252,13 +254,6 @@ class CudaDevice:
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
-
-    @classmethod
-    def loaded(cls) -> type[CudaDevice]:
-        """Return this class with PyCUDA loaded, which takes long."""
-        import pycuda.compiler  # noqa: F401
-
-        return cls
 
     def __enter__(self) -> CudaDevice:
         return self
@@ -394,7 +389,7 @@ class CudaDevice:
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
-            module = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {"LOCAL_WORDS": words})
+            module = self.load(OWN, {"LOCAL_WORDS": words})
             local = module.function("scrub_local").prepare("")
         blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
 

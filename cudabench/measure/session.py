@@ -4,7 +4,7 @@ A GPU is used from a process of its own: an illegal address spoils a CUDA contex
 cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
 goes on with the rest. The simulator runs in this process, or in several that are forked from it (`parallel`).
 
-Little is imported here, since a worker takes long to start: it does while the rest of a command loads and is planned.
+A worker takes long to start: it does while the rest of a command loads and is planned, so little is imported here.
 """
 
 from __future__ import annotations
@@ -168,16 +168,13 @@ class Session(AbstractContextManager["Session"]):
         if worker is not None:
             worker.end()
 
-    def result(
-        self, make: Make, case: Case, budget: Budget | None = None, left: int = 1, then: Case | None = None
-    ) -> Result:
-        """Return the result of a case, which is the first of `left` that share what is left of a budget; `then` is the
-        next.
+    def result(self, make: Make, case: Case, budget: Budget | None = None, later: Sequence[Case] = ()) -> Result:
+        """Return the result of a case, which shares what is left of a budget with later ones.
 
         Raises CudabenchError where it cannot run at all.
         """
         self._begin([case])
-        until = budget.until(left) if budget else None
+        until = budget.until(1 + len(later)) if budget else None
         if late := self._late(case, budget):
             self._shown.finished("")
             return late
@@ -187,7 +184,7 @@ class Session(AbstractContextManager["Session"]):
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
-        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=next(iter(later), None))
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
@@ -202,7 +199,7 @@ class Session(AbstractContextManager["Session"]):
             together = parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
         if self._simulator is None or together == 1:
             for at, case in enumerate(cases):
-                yield self.result(make, case, budget, len(cases) - at, next(iter(cases[at + 1 :]), None))
+                yield self.result(make, case, budget, cases[at + 1 :])
             return
         run = self._run_of(self._simulator, make, cases[0], budget)
         run.prepare(cases)
@@ -437,8 +434,7 @@ class Worker:
         return lines[-1] if lines else f"exit status {status}"
 
 
-# A worker that is started before it is known what it will run.
-_ahead: list[Worker] = []
+_ahead: list[Worker] = []  # started before it is known what it will run
 
 
 @contextmanager
@@ -457,10 +453,10 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
 def _taken(*kind: object) -> Worker | None:
     """Return the worker that was started ahead, if it is of this kind; another is ended."""
     found = _ahead.pop() if _ahead else None
-    if found is not None and found.kind != kind:
-        found.end(0)
-        return None
-    return found
+    if found is None or found.kind == kind:
+        return found
+    found.end(0)
+    return None
 
 
 def _content(file: int) -> bytes:

@@ -37,7 +37,7 @@ def serve(words: Sequence[str], work: Callable[[Any, Told], Callable[[Any], Fini
         from cudabench.devices import cuda
         from cudabench.measure import gpu_run  # noqa: F401 (what the first order needs)
 
-        device = cuda.CudaDevice.loaded()
+        device = cuda.CudaDevice
     starting.join()
     try:
         with device(int(words[2]), primary="primary" in words) as opened:
