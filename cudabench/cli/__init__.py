@@ -165,16 +165,16 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Return what starts the worker of the GPU that a line will measure on, as far as its words tell: before the
-    modules that read its options load."""
-    others = any(word in ("-h", "--help", "--help-all") or word.startswith(("--on", "--profile")) for word in words)
-    device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", f" {' '.join(words)}")][-1]
+    """Return what starts the worker of the GPU that a line measures on, by its words, before what reads them loads."""
+    line = f" {' '.join(words)}"
+    device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
     match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
-    if others or match is None or not words or words[0] not in (*operations.SUMMARIES, "run", "ab", "sweep"):
+    measures = words[:1] in [[name] for name in (*operations.SUMMARIES, "run", "ab", "sweep")]
+    if match is None or not measures or re.search(r" (-h|--help|--on|--profile)\b", line):
         return nullcontext()
     from cudabench.measure import session
 
-    return session.ahead(int(match[1] or 0), primary=any(word.startswith("--peer") for word in words))
+    return session.ahead(int(match[1] or 0), primary=" --peer" in line)
 
 
 def _check_completion() -> None:

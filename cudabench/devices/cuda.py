@@ -139,17 +139,6 @@ def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[No
         raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
 
 
-@contextmanager
-def _instead(module: Any, name: str, function: Any) -> Iterator[None]:
-    """Let a module call a function in the place of one that it has imported."""
-    before = getattr(module, name)
-    setattr(module, name, function)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
-
-
 def _plain(message: str) -> str:
     """Return PyCUDA's message without its call name, and without the log of a driver that wrote none: 'an illegal
     memory access was encountered'."""
@@ -160,7 +149,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-@lru_cache(maxsize=2)  # one that is measured, and the one that follows
+@lru_cache(maxsize=8)
 def _begun(source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Future[Compiled]:
     build = partial(_with_pycuda, name=source.name)
     return _compiling.submit(
@@ -185,14 +174,14 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
         status = done.returncode
         return status, done.stdout.encode(), done.stderr.encode()
 
-    with warnings.catch_warnings(), _instead(pycuda, "call_capture_output", run):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+        before, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:
             made: bytes = pycuda.compile(
                 text, nvcc=toolkit.nvcc() or "nvcc", options=["-lineinfo", *options], arch=architecture,
                 no_extern_c=True, include_dirs=list(folders),
             )  # fmt: skip
-            return made
         except driver.CompileError as error:
             parts = [
                 part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
@@ -200,6 +189,9 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
             ]
             log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
             raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
+        finally:
+            pycuda.call_capture_output = before
+    return made
 
 
 class CudaDevice:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cudabench.cards.load import Card
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
 from cudabench.measure.buffers import turned
@@ -31,9 +32,6 @@ from cudabench.records.results import (
 )
 from cudabench.results.warnings import warning
 from cudabench.system.children import on_threads
-
-if TYPE_CHECKING:
-    from cudabench.cards.load import Card
 
 Arrays = dict[str, np.ndarray]
 Progress = Callable[[str, float], None]

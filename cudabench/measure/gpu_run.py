@@ -432,12 +432,6 @@ def load(device: Device, case: Case) -> Module:
     return Linked(by_function) if len(case.parts) > 1 else next(iter(by_function.values()))
 
 
-def begin(device: Device, case: Case) -> None:
-    """Begin to compile what `load` is going to."""
-    for part in case.parts:
-        device.begin(part.source, part.defines, [launch.function for launch in part.launches])
-
-
 # The shortest time ----------------------------------------------------------------------------------------------------
 
 # Nothing measured can lie under what a card allows: the bytes that must move between memory and chip, less what the L2

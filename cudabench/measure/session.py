@@ -3,7 +3,6 @@
 A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
 cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
 goes on with the rest. The simulator runs in this process, or in several that are forked from it (`parallel`).
-
 A worker takes long to start: it does while the rest of a command loads and is planned, so little is imported here.
 """
 
@@ -49,8 +48,8 @@ Make = Callable[[], "Operation"]  # an operation, whose functions cannot travel 
 class Order:
     """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
 
-    `make` is None where the problem is that of the order before. `until`: when the case has to be done. `then`: what
-    compiles while this one is sampled.
+    `make` is None where the problem is that of the order before. `until`: when the case has to be done. `then`: the
+    kernel that compiles meanwhile.
     """
 
     make: Make | None
@@ -184,7 +183,8 @@ class Session(AbstractContextManager["Session"]):
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
-        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=next(iter(later), None))
+        then = next((one for one in later if not (one.peer or one.skip_reason)), None)
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
@@ -217,7 +217,6 @@ class Session(AbstractContextManager["Session"]):
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
         one that it ran has failed, and the other is 'skipped'."""
-
         from cudabench.measure.context import stopped
 
         def lost(at: int, reason: str) -> list[Result]:
@@ -258,7 +257,6 @@ class Session(AbstractContextManager["Session"]):
             return
         from cudabench.devices.sim import SimDevice
 
-        _taken()
         self._simulator = SimDevice(self.choice.architecture)
         self._know(self._simulator.info)
 
@@ -439,8 +437,7 @@ _ahead: list[Worker] = []  # started before it is known what it will run
 
 @contextmanager
 def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
-    """Start the worker of a GPU, where there is a driver, for the first session of this kind to take; one that none has
-    taken ends here."""
+    """Start the worker of a GPU, where there is a driver, for a session to take; one that none has taken ends here."""
     try:
         if probe.libcuda() is not None:
             with interrupts.kept():

@@ -71,7 +71,7 @@ def _telling(events: Connection) -> Told:
 
 
 def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
-    from cudabench.measure.gpu_run import GpuRun, begin
+    from cudabench.measure.gpu_run import GpuRun
 
     runs: list[GpuRun] = []
 
@@ -84,8 +84,8 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
         run.cpu, run.until = order.cpu, order.until
 
         def progress(phase: str, fraction: float) -> None:
-            if phase == "warming up" and order.then and not order.then.peer:
-                begin(device, order.then)
+            for part in order.then.parts if order.then and phase == "warming up" else ():
+                device.begin(part.source, part.defines, [launch.function for launch in part.launches])
             tell(order.cases[run.at].kernel, phase, fraction, run.at)
 
         run.progress = progress
