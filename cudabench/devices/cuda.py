@@ -28,8 +28,7 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-# The kernels that measuring itself needs.
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text(encoding="utf-8"))
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # what measuring needs
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
@@ -151,10 +150,9 @@ _compiling = ThreadPoolExecutor(1, "compiling")
 
 @lru_cache(maxsize=8)
 def _begun(source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Future[Compiled]:
-    build = partial(_with_pycuda, name=source.name)
     return _compiling.submit(
         compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
-        include_dirs=source.folders, names=names, std=source.std, build=build,
+        include_dirs=source.folders, names=names, std=source.std, build=partial(_with_pycuda, name=source.name),
     )  # fmt: skip
 
 

@@ -92,10 +92,11 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of one run on a GPU: inputs in its memory, samples, figures. `at`: which of a pair is in hand."""
+    """The kernels of one run on a GPU: inputs, samples, figures. `at`: which of a pair is in hand; `then` compiles next."""
 
     device: Device
     at: int = field(default=0, init=False)
+    then: Case | None = field(default=None, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
@@ -160,6 +161,8 @@ class GpuRun(RunContext):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
             for self.at, one in enumerate(own):
                 self._bind(one)
+            for part in self.then.parts if self.then else ():
+                self.device.begin(part.source, part.defines, [launch.function for launch in part.launches])
             missed = True
             while missed:
                 sampler = Sampler(self, own)

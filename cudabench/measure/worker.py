@@ -81,14 +81,8 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
                 before.release()
             runs[:] = [GpuRun(order.make(), order.cases[0].problem, order.settings, device)]
         (run,) = runs
-        run.cpu, run.until = order.cpu, order.until
-
-        def progress(phase: str, fraction: float) -> None:
-            for part in order.then.parts if order.then and phase == "warming up" else ():
-                device.begin(part.source, part.defines, [launch.function for launch in part.launches])
-            tell(order.cases[run.at].kernel, phase, fraction, run.at)
-
-        run.progress = progress
+        run.cpu, run.until, run.then = order.cpu, order.until, order.then
+        run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
         pair = len(order.cases) == 2
         found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
         failed = any(result.status == "failed" for result in found)
