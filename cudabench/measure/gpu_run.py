@@ -92,7 +92,7 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of one run on a GPU: inputs, samples, figures. `at`: which of a pair is in hand; `then` compiles next."""
+    """The kernels of one run on a GPU: inputs, samples, figures. `at`: which of a pair is in hand; `then`: the next."""
 
     device: Device
     at: int = field(default=0, init=False)
