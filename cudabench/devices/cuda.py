@@ -271,10 +271,8 @@ class CudaDevice:
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
-            module = driver_objects.Module(self._cuda, compiled.cubin, ptx)
-        else:
-            module = self._from_cubin(compiled, source.name)
-        return Module(module, compiled, source.text)
+            return Module(driver_objects.Module(self._cuda, compiled.cubin, ptx), compiled, source.text)
+        return Module(self._from_cubin(compiled, source.name), compiled, source.text)
 
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
         """Return PyCUDA's module of machine code."""

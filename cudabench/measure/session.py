@@ -48,8 +48,7 @@ Make = Callable[[], "Operation"]  # an operation, whose functions cannot travel 
 class Order:
     """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
 
-    `make` is None where the problem is that of the order before. `until`: when the case has to be done. `then`: the
-    kernel that compiles meanwhile.
+    `make`: None for the problem of the order before; `until`: when the case has to be done; `then`: what compiles next.
     """
 
     make: Make | None
