@@ -298,6 +298,10 @@ class FakeDevice:
 
         return Module()
 
+    def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> None:
+        """Note that what is named compiles beside other work."""
+        self.log.append(f"begin {' '.join(names)}")
+
     def _variable(self, name: str, first: bytes) -> Variable:
         pointer = self.allocate(len(first))
         self.at(pointer, len(first))[:] = np.frombuffer(first, np.uint8)

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cudabench import cli, operations
+from cudabench.measure import session
 from tests.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
@@ -496,3 +498,37 @@ def test_every_command_has_a_module() -> None:
         "process",
     }  # fmt: skip
     assert modules - beside == {cli.TOGETHER.get(name, name.replace("-", "_")) for name in cli.COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("words", "started"),
+    [
+        (["transpose", "--kernel", "nosuch"], (0, False)),
+        (["transpose", "--kernel", "nosuch", "-d", "cuda:2"], (2, False)),
+        (["transpose", "--kernel", "nosuch", "--device=1", "--peer", "cublas"], (1, True)),
+        (["run", "nosuch.cu", "-dcuda"], (0, False)),
+        (["ab", "transpose", "-k", "nosuch", "--device", "all"], (0, False)),
+        (["sweep", "transpose", "nosuch"], (0, False)),
+        (["transpose", "--kernel", "nosuch", "-d", "sim"], None),
+        (["transpose", "--kernel", "nosuch", "-d", "sm_80"], None),
+        (["transpose", "--kernel", "nosuch", "--on", "h100"], None),
+        (["transpose", "--help"], None),
+        (["run", "-h"], None),
+        (["explain", "transpose", "nosuch"], None),
+        (["list", "transpose"], None),
+        ([], None),
+    ],
+)
+def test_which_lines_start_a_worker_ahead(
+    cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, words: list[str], started: tuple[int, bool] | None
+) -> None:
+    """Those that measure on a GPU, with its number and whether a library is called, as far as their words tell."""
+    begun: list[tuple[int, bool]] = []
+
+    def ahead(index: int, *, primary: bool) -> nullcontext[None]:
+        begun.append((index, primary))
+        return nullcontext()
+
+    monkeypatch.setattr(session, "ahead", ahead)
+    cudabench(*words)
+    assert begun == [started] * (started is not None)

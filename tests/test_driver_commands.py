@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,6 +42,21 @@ def rows(ran: Ran) -> dict[str, Any]:
             assert one["time"]["median_s"] > 0
             assert one["warnings"][0]["code"] == "simulated"
     return found
+
+
+def test_a_file_is_compiled_once(tmp_path: Path) -> None:
+    """PyCUDA's cache, which has nvcc put a file's headers in to tell whether it knows it, is asked once a kernel."""
+    nvcc = shutil.which("nvcc")
+    (tmp_path / "nvcc").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {nvcc} "$@"\n')
+    (tmp_path / "nvcc").chmod(0o755)
+    (tmp_path / "k.cu").write_text("#include <cuda_fp16.h>\n__global__ void k(float *x) { x[threadIdx.x] = 1; }\n")
+    words = ("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=float32[32]:empty", "--expect", "x=np.ones(32)", *GPU)
+    paths = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    for _ in range(2):
+        (tmp_path / "asked").write_text("")
+        assert subcommand(*words, cwd=tmp_path, PATH=paths).code == 0
+    asked = (tmp_path / "asked").read_text()
+    assert (asked.count("--preprocess"), asked.count("--cubin")) == (1, 0)
 
 
 # Operations ----------------------------------------------------------------------------------------------------------

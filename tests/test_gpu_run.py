@@ -82,6 +82,21 @@ def test_protocol_order() -> None:
     assert "copy" in log
 
 
+def test_the_next_kernel_compiles_beside_the_samples() -> None:
+    """It begins once the CPU's baseline is timed and the first runs are right, before the first sample."""
+    operation = operations.get("transpose")
+    case, then = cases.build(operation, cases.Request(kernels=("naive-row", "smem"), size=(ROWS, COLS)))
+    device = FakeDevice(right)
+    run = GpuRun(operation, case.problem, replace(FAST, cpu=True), device)
+    run.then = then
+    run.progress = lambda phase, fraction: device.log.append(phase)
+    assert run.measure(case).status == "ok"
+    log = [entry for entry in device.log if entry.startswith("begin") or entry in ("timing the CPU", "run", "cold")]
+    kinds = [kind for kind, _ in groupby(log)]
+    assert kinds[:4] == ["timing the CPU", "run", f"begin {then.function}", "cold"]
+    assert log.count(f"begin {then.function}") == 1
+
+
 def test_every_timed_sample_starts_from_poison() -> None:
     """Ahead of each timed sample the output is poison, so that what an earlier run left is no help."""
     seen: list[bool] = []

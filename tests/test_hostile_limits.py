@@ -173,7 +173,7 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
     def never(*command: Any, **options: Any) -> Any:
         raise AssertionError("started without limits")
 
-    def build(text: str, nvcc: str, **settings: Any) -> bytes:  # as PyCUDA's compile and SourceModule do
+    def build(text: str, nvcc: str, **settings: Any) -> bytes:  # as PyCUDA's compile does
         status, out, err = pycuda.call_capture_output([nvcc, "--cubin"], cwd=str(tmp_path), error_on_nonzero=False)
         if status:
             raise CompileError("CompileError", out, err)
@@ -182,7 +182,7 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
     driver: Any = types.ModuleType("pycuda.driver")
     driver.Error = driver.MemoryError = driver.CompileError = CompileError
     pycuda: Any = types.ModuleType("pycuda.compiler")
-    pycuda.call_capture_output, pycuda.compile, pycuda.SourceModule = never, build, build
+    pycuda.call_capture_output, pycuda.compile = never, build
     package: Any = types.ModuleType("pycuda")
     package.compiler, package.driver = pycuda, driver
     for module in (package, pycuda, driver):
@@ -192,11 +192,9 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
     nvcc.chmod(0o755)
     monkeypatch.setattr(toolkit, "nvcc", lambda: str(nvcc))
     monkeypatch.setenv(limits.VARIABLE, "0.5")
-    device: Any = object.__new__(cuda.CudaDevice)
-    device._driver = driver
     start = time.monotonic()
     with pytest.raises((CompilerError, Refused)) as caught:
-        device._with_pycuda(EMPTY, [], [], "sm_90", "k.cu")
+        cuda._with_pycuda(EMPTY, [], [], "sm_90", "k.cu")
     assert caught.type is raised
     assert said in (caught.value.log if raised is Refused else str(caught.value))
     assert time.monotonic() - start < 30

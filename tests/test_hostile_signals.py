@@ -137,7 +137,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-QUICK = {("run --step", "SIGTERM"), ("ab", "SIGINT"), ("fleet report", "SIGTERM"), ("sweep", "SIGTERM")}
+QUICK = {("ab", "SIGINT"), *((name, "SIGTERM") for name in ("run --step", "operation", "fleet report", "sweep"))}
 
 
 def ended(names: Iterable[str]) -> list[Any]:
@@ -160,6 +160,17 @@ session.WORKER = "tests.fake_worker"
 devices.choose = lambda device: devices.Choice("cuda")
 cli.main(sys.argv[1:])
 """
+# A run that is still being planned, whose worker was started ahead.
+PLANNED = """
+import sys, time
+from cudabench import cli, devices
+from cudabench.devices import probe
+from cudabench.measure import session
+session.WORKER = "tests.fake_worker"
+probe.libcuda = object
+devices.choose_all = lambda device: time.sleep(600)
+cli.main(sys.argv[1:])
+"""
 # Work is shared out also where one core is left to the tests.
 TWO_CORES = """
 import os, sys
@@ -178,6 +189,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Signalled], bool]]] = {
     "explain": (("explain", "k.cu", *OWN, *LONG), simulates),
     "check": (("check", "k.cu", *OWN, *LONG), simulates),
     "ab": (("-c", PAIR, "ab", *HANGS), lambda ran: any(ran.temporary.glob("cudabench-*/*"))),
+    "operation": (("-c", PLANNED, "transpose", "-d", "cuda"), works),
     "diff": (("-c", TWO_CORES, "diff", "k.cu", "k.cu", "--arch", "all"), works),
     "fleet shard": (("fleet", "shard", "runs", *SIM_VECADD), works),
     "fleet submit": (("fleet", "submit", "--engine", "local", "--gpus", "2", "runs", *SIM_VECADD), works),

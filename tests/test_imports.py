@@ -36,6 +36,14 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     assert not {"numpy", "rich", "pycuda", "cudabench.simulator", "cudabench.records.planned"} & loaded(*words)
 
 
+def test_little_loads_before_a_worker_starts() -> None:
+    """Where a GPU's worker starts, neither NumPy has loaded nor what reads options or plans."""
+    code = "import sys, json; from cudabench import cli; from cudabench.measure import session; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    heavy = {"numpy", "rich", "cudabench.cli.operation", "cudabench.plan", "cudabench.records.results"}
+    assert not heavy & set(ran.stdout.split())
+
+
 def test_list_loads_neither_device_nor_simulator() -> None:
     """`list` imports neither PyCUDA nor the simulator."""
     assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")

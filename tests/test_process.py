@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from cudabench import operations
+from cudabench.devices import probe
 from cudabench.fleet import shard
 from cudabench.measure import session
 from cudabench.system import confined
@@ -125,7 +126,7 @@ except process.Terminated:
     assert (out.split(), err) == (["1", "''"], "")
 
 
-@pytest.mark.parametrize("what", ["command", "shard", "worker"])
+@pytest.mark.parametrize("what", ["command", "shard", "worker", "worker ahead"])
 def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is being started as Ctrl-C comes is ended too, with its files."""
     begun: list[subprocess.Popen[str]] = []
@@ -139,11 +140,14 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(session, "WORKER", "tests.fake_worker")
+    monkeypatch.setattr(probe, "libcuda", object)
     words = ("vecadd", "--size", "300000000", "--device", "sim", "--no-cpu")
     start: dict[str, Callable[[], object]] = {
         "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
         "shard": lambda: shard.run(shard.Plan(tmp_path / "runs", words, "sim")),
         "worker": lambda: session.Worker("tests.fake_worker", 0),
+        "worker ahead": lambda: session.ahead(0).__enter__(),
     }
     with pytest.raises(KeyboardInterrupt):
         start[what]()

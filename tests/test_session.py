@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cudabench import operations
-from cudabench.devices import Choice
-from cudabench.errors import DeviceError, OutOfMemory
+from cudabench.devices import Choice, probe
+from cudabench.errors import DeviceError, OutOfMemory, UsageError
 from cudabench.measure import session
 from cudabench.measure.run import Run
 from cudabench.plan import cases
@@ -106,6 +108,66 @@ def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert len(run("a", "dies", "hangs", "spoils", "b", timeout=1)) == 5
     assert not [*tmp_path.iterdir()]
+
+
+class Noted(session.Worker):
+    """A worker of which it is noted that it was started, and what is to compile while its kernels are sampled."""
+
+    started: list[session.Worker]
+    then: list[str | None]
+
+    def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
+        super().__init__(module, index, primary=primary)
+        self.started.append(self)
+
+    def carry_out(self, order: session.Order, *more: Any) -> session.Finished:
+        """Note the next kernel."""
+        self.then.append(order.then and order.then.kernel)
+        return super().carry_out(order, *more)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
+    """Let sessions start workers that are noted, with their files in a folder, as where there is a driver."""
+    Noted.started, Noted.then = [], []
+    monkeypatch.setattr(session, "Worker", Noted)
+    monkeypatch.setattr(probe, "libcuda", object)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return Noted
+
+
+@pytest.mark.parametrize(("index", "primary", "workers"), [(0, False, 1), (1, False, 2), (0, True, 2)])
+def test_a_worker_that_was_started_ahead(
+    noted: type[Noted], tmp_path: Path, index: int, primary: bool, workers: int
+) -> None:
+    """The first session takes it, where it is of its kind; another ends. None is left, nor a file of one."""
+    with session.ahead(index, primary=primary):
+        assert len(noted.started) == 1
+        assert [one.status for one in run("a", "dies", "b")] == ["ok", "failed", "ok"]
+    assert len(noted.started) == workers + 1  # one more after the one that died
+    assert all(one._process.poll() is not None for one in noted.started)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("error", [None, UsageError("no such kernel"), KeyboardInterrupt()])
+def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, error: BaseException | None) -> None:
+    """It ends at once, where a run comes to nothing."""
+    start = time.monotonic()
+    with suppress(UsageError, KeyboardInterrupt), session.ahead(0):
+        if error:
+            raise error
+    assert [one._process.poll() is not None for one in noted.started] == [True]
+    assert not [*tmp_path.iterdir()]
+    assert time.monotonic() - start < 4
+
+
+def test_the_next_kernel_compiles_meanwhile(noted: type[Noted]) -> None:
+    """Of a ladder the worker knows the next kernel that has to compile: no library's call, none that is skipped."""
+    first, call, skipped, last = ladder("a", "a", "a", "b")
+    rungs = [first, replace(call, peer="cublas"), replace(skipped, skip_reason="too large"), last]
+    with Heard().session() as device:
+        assert len(list(device.results(MAKE, rungs))) == 4
+    assert noted.then == ["b", "b", "b", None]
 
 
 def test_two_bad_kernels_at_the_end() -> None:

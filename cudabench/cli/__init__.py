@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -122,7 +123,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     begin_command()
     try:
         _check_completion()
-        value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
+        with _ahead(words):
+            value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0
     except CudabenchError as error:
         return say(str(error), error.exit_code)
@@ -160,6 +162,19 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
+    """Return what starts the worker of the GPU that a line measures on, by its words, before what reads them loads."""
+    line = f" {' '.join(words)}"
+    device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
+    match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
+    measures = words[:1] in [[name] for name in (*operations.SUMMARIES, "run", "ab", "sweep")]
+    if match is None or not measures or re.search(r" (-h|--help|--on|--profile)\b", line):
+        return nullcontext()
+    from cudabench.measure import session
+
+    return session.ahead(int(match[1] or 0), primary=" --peer" in line)
 
 
 def _check_completion() -> None:

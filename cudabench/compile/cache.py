@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench.compile import includes
 from cudabench.compile.record import Job
-from cudabench.records.decode import Misfit, decode
 from cudabench.system.folders import cache_folder
 from cudabench.system.reading import check_regular
 
@@ -137,6 +136,8 @@ def packed(record: Any) -> bytes:
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
     """Return the record that was packed, None where it cannot be one."""
+    from cudabench.records.decode import Misfit, decode
+
     try:
         record: T = decode(kind, json.loads(body), "it")
     except (ValueError, RecursionError, Misfit):

@@ -8,8 +8,10 @@ import re
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # what measuring needs
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
@@ -136,22 +138,72 @@ def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[No
         raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
 
 
-@contextmanager
-def _instead(module: Any, name: str, function: Any) -> Iterator[None]:
-    """Let a module call a function in the place of one that it has imported."""
-    before = getattr(module, name)
-    setattr(module, name, function)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
-
-
 def _plain(message: str) -> str:
     """Return PyCUDA's message without its call name, and without the log of a driver that wrote none: 'an illegal
     memory access was encountered'."""
     told = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
     return told.strip().removesuffix(" -").rstrip(".")
+
+
+_compiling = ThreadPoolExecutor(1, "compiling")
+
+
+# By machine code how PyCUDA loads it by its source, from its cache.
+_sources: dict[bytes, Callable[[], Any]] = {}
+
+
+@lru_cache(maxsize=8)
+def _begun(source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Future[Compiled]:
+    return _compiling.submit(
+        compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
+        include_dirs=source.folders, names=names, std=source.std, build=partial(_with_pycuda, name=source.name),
+    )  # fmt: skip
+
+
+def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
+    """Return machine code. Raises Refused, and CompilerStopped at a compiler's limits.
+
+    PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
+    """
+    from pycuda import compiler as pycuda
+
+    settings = {
+        "nvcc": toolkit.nvcc() or "nvcc", "options": ["-lineinfo", *options], "arch": architecture,
+        "no_extern_c": True, "include_dirs": list(folders),
+    }  # fmt: skip
+    made: bytes = _guarded(partial(pycuda.compile, text, **settings), name)
+    if "#include" not in text:  # PyCUDA runs nvcc's preprocessor for each look into its cache
+        _sources[made] = partial(_guarded, partial(pycuda.SourceModule, text, **settings), name)
+    return made
+
+
+def _guarded(call: Callable[[], Any], name: str) -> Any:
+    """Return what PyCUDA makes of a source; errors as of `_with_pycuda`."""
+    from pycuda import compiler as pycuda
+    from pycuda import driver
+
+    status = 0
+
+    def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
+        nonlocal status
+        done = nvcc.run(command, name, cwd)
+        status = done.returncode
+        return status, done.stdout.encode(), done.stderr.encode()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+        before, pycuda.call_capture_output = pycuda.call_capture_output, run
+        try:
+            return call()
+        except driver.CompileError as error:
+            parts = [
+                part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
+                for part in (error.stdout, error.stderr)
+            ]
+            log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
+            raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
+        finally:
+            pycuda.call_capture_output = before
 
 
 class CudaDevice:
@@ -167,6 +219,7 @@ class CudaDevice:
         with translated("starting", elsewhere):
             driver.init()
             self.info = probe.gpu(index)
+            self.begin(OWN, {})  # while the context starts
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
             if primary:  # which the GPU's libraries share; flags are for one that is not active yet
@@ -192,7 +245,7 @@ class CudaDevice:
         # As long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
-        own = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        own = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             own.function(name).prepare(types)
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
@@ -215,87 +268,41 @@ class CudaDevice:
 
     # Compile ----------------------------------------------------------------------------------------------------
 
+    def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Future[Compiled]:
+        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes a second time
+        cheap, or with NVRTC where nvcc is missing.
+
+        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
+        templates are instantiated. Errors are those of `compiler.compile_cubin`.
+        """
+        arch = "sm_" + self.info.compute_capability.replace(".", "")
+        return _begun(source, arch, tuple(defines.items()), () if source.builtin else tuple(names))
+
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file: with nvcc through PyCUDA's SourceModule, whose cache makes a second time cheap, or
-        with NVRTC where nvcc is missing.
-
-        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
-        templates are instantiated. clusters: a launch will say the blocks of a cluster, which PyCUDA cannot. Errors are
-        those of `compiler.compile_cubin`.
-        """
-        made: list[Any] = []
-
-        def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
-            module, cubin = self._with_pycuda(text, folders, options, architecture, source.name)
-            made.append(module)
-            return cubin
-
-        compiled = compiler.compile_cubin(
-            source.text,
-            source.name,
-            arch="sm_" + self.info.compute_capability.replace(".", ""),
-            defines=defines,
-            include_dirs=source.folders,
-            names=() if source.builtin else names,
-            std=source.std,
-            build=build,
-        )
+        """Compile a source file and load it. clusters: a launch says the blocks of a cluster, which PyCUDA cannot."""
+        compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
-            module = driver_objects.Module(self._cuda, compiled.cubin, ptx)
-        else:
-            module = made[-1] if made else self._from_cubin(compiled, source.name)
-        return Module(module, compiled, source.text)
-
-    def _with_pycuda(
-        self, text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str
-    ) -> tuple[Any, bytes]:
-        """Return PyCUDA's module and its machine code. Raises Refused, and CompilerStopped at a compiler's limits.
-
-        PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
-        """
-        from pycuda import compiler as pycuda
-
-        status = 0
-
-        def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
-            nonlocal status
-            done = nvcc.run(command, name, cwd)
-            status = done.returncode
-            return status, done.stdout.encode(), done.stderr.encode()
-
-        settings: dict[str, Any] = {
-            "nvcc": toolkit.nvcc() or "nvcc",
-            "options": ["-lineinfo", *options],
-            "arch": architecture,
-            "no_extern_c": True,
-            "include_dirs": list(folders),
-        }
-        with warnings.catch_warnings(), translated(f"loading {name}"), _instead(pycuda, "call_capture_output", run):
-            warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
-            try:
-                # The second time PyCUDA's cache answers.
-                return pycuda.SourceModule(text, **settings), pycuda.compile(text, **settings)
-            except self._driver.CompileError as error:
-                parts = [
-                    part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
-                    for part in (error.stdout, error.stderr)
-                ]
-                log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
-                raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
+            return Module(driver_objects.Module(self._cuda, compiled.cubin, ptx), compiled, source.text)
+        return Module(self._from_cubin(compiled, source.name), compiled, source.text)
 
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
-        """Return PyCUDA's module of machine code that NVRTC made."""
-        try:
-            return self._driver.module_from_buffer(compiled.cubin)
-        except self._driver.Error as error:
-            version = ".".join(map(str, compiled.version))
-            raise DeviceError(
-                f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update the "
-                "driver, or install the NVRTC of its CUDA version."
-            ) from error
+        """Return PyCUDA's module of machine code; of a source whose cubin its cache has, the SourceModule."""
+        with translated(f"loading {name}"):
+            try:
+                if source_module := _sources.get(compiled.cubin or b""):
+                    return source_module()
+                return self._driver.module_from_buffer(compiled.cubin)
+            except self._driver.Error as error:
+                if compiled.backend == "nvcc":
+                    raise
+                version = ".".join(map(str, compiled.version))
+                raise DeviceError(
+                    f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update "
+                    "the driver, or install the NVRTC of its CUDA version."
+                ) from error
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
         """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""
@@ -386,7 +393,7 @@ class CudaDevice:
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
-            module = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {"LOCAL_WORDS": words})
+            module = self.load(OWN, {"LOCAL_WORDS": words})
             local = module.function("scrub_local").prepare("")
         blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
 

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cudabench.errors import NotEnoughMemory
-from cudabench.records.results import DeviceInfo
 from cudabench.system import native
+
+if TYPE_CHECKING:
+    from cudabench.records.results import DeviceInfo
 
 # Numbers of CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
@@ -45,7 +48,8 @@ class Part:
 
 
 @cache
-def _libcuda() -> ctypes.CDLL | None:
+def libcuda() -> ctypes.CDLL | None:
+    """Return the driver's library, None where it is not installed."""
     for name in ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so"):
         try:
             return ctypes.CDLL(name)
@@ -57,7 +61,7 @@ def _libcuda() -> ctypes.CDLL | None:
 @cache
 def driver() -> Part:
     """Return the NVIDIA driver, its version and the number of its GPUs."""
-    library = _libcuda()
+    library = libcuda()
     install = "install NVIDIA's driver"
     if library is None:
         return Part("driver", problem="this machine has no NVIDIA driver", repair=install)
@@ -88,7 +92,9 @@ def gpu(index: int) -> DeviceInfo:
 
     The factor 2 counts both edges of the memory clock (double data rate), as nvbench and BabelStream do.
     """
-    library = _libcuda()
+    from cudabench.records.results import DeviceInfo
+
+    library = libcuda()
     if library is None:
         raise RuntimeError("gpu() needs a driver; ask driver() first")
     device = ctypes.c_int()
@@ -122,7 +128,7 @@ def gpu(index: int) -> DeviceInfo:
 
 def pci_address(index: int) -> str | None:
     """Return where a GPU sits in its host, as 0000:17:00.0; None where the driver does not say."""
-    library, device, address = _libcuda(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    library, device, address = libcuda(), ctypes.c_int(), ctypes.create_string_buffer(32)
     if library is None or library.cuDeviceGet(ctypes.byref(device), index):
         return None
     failed = library.cuDeviceGetPCIBusId(address, len(address), device)

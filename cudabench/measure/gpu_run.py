@@ -92,10 +92,11 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of one run on a GPU: inputs in its memory, samples, figures. `at`: which of a pair is in hand."""
+    """The kernels of one run on a GPU: inputs, samples, figures. `at`: which of a pair is in hand; `then`: the next."""
 
     device: Device
     at: int = field(default=0, init=False)
+    then: Case | None = field(default=None, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
@@ -160,6 +161,8 @@ class GpuRun(RunContext):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
             for self.at, one in enumerate(own):
                 self._bind(one)
+            for part in self.then.parts if self.then else ():
+                self.device.begin(part.source, part.defines, [launch.function for launch in part.launches])
             missed = True
             while missed:
                 sampler = Sampler(self, own)
@@ -212,9 +215,9 @@ class GpuRun(RunContext):
     def _loaded(self, case: Case, result: Result) -> Subject:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
         not fit, DeviceUnusable where a library is not there, and the errors of the compiler."""
-        self.progress("compiling", 0)
         check = OutputCheck(case.expects, self.operation.saves)
         inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
+        self.progress("compiling", 0)
         if case.peer:
             call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
             result = replace(result, source=call.version, inputs=inputs)

@@ -3,6 +3,7 @@
 A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
 cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
 goes on with the rest. The simulator runs in this process, or in several that are forked from it (`parallel`).
+A worker takes long to start: it does while the rest of a command loads and is planned, so little is imported here.
 """
 
 from __future__ import annotations
@@ -15,24 +16,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudabench.cards.load import Card
 from cudabench.compile import limits
-from cudabench.devices import Choice, nvml
+from cudabench.devices import Choice, nvml, probe
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.measure.context import describe, stopped
-from cudabench.records.planned import Case, Operation, Problem, Settings
-from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 from cudabench.system import children, confined, interrupts
 
 if TYPE_CHECKING:
+    from cudabench.cards.load import Card
     from cudabench.devices.sim import SimDevice
     from cudabench.measure.simulated_run import SimulatedRun
+    from cudabench.records.planned import Case, Operation, Problem, Settings
+    from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
 COMPILING = "compiling"
@@ -41,14 +41,14 @@ START_TIMEOUT_S = 120.0
 LEAST_PATIENCE_S = 2.0  # with a kernel after the end of --budget: it shortens its samples, and no more
 WORKER = "cudabench.measure.worker"
 
-Make = Callable[[], Operation]  # an operation, whose functions cannot travel to a worker themselves
+Make = Callable[[], "Operation"]  # an operation, whose functions cannot travel to a worker themselves
 
 
 @dataclass(frozen=True)
 class Order:
     """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
 
-    `make` is None where the problem is that of the order before. `until`: when the case has to be done.
+    `make`: None for the problem of the order before; `until`: when the case has to be done; `then`: what compiles next.
     """
 
     make: Make | None
@@ -57,6 +57,7 @@ class Order:
     cpu: CpuTime | None = None
     until: float | None = None
     always: bool = False
+    then: Case | None = None
 
 
 class Working(NamedTuple):
@@ -165,13 +166,13 @@ class Session(AbstractContextManager["Session"]):
         if worker is not None:
             worker.end()
 
-    def result(self, make: Make, case: Case, budget: Budget | None = None, left: int = 1) -> Result:
-        """Return the result of a case, which is the first of `left` that share what is left of a budget.
+    def result(self, make: Make, case: Case, budget: Budget | None = None, later: Sequence[Case] = ()) -> Result:
+        """Return the result of a case, which shares what is left of a budget with later ones.
 
         Raises CudabenchError where it cannot run at all.
         """
         self._begin([case])
-        until = budget.until(left) if budget else None
+        until = budget.until(1 + len(later)) if budget else None
         if late := self._late(case, budget):
             self._shown.finished("")
             return late
@@ -181,7 +182,8 @@ class Session(AbstractContextManager["Session"]):
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
-        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until)
+        then = next((one for one in later if not (one.peer or one.skip_reason)), None)
+        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
@@ -200,7 +202,7 @@ class Session(AbstractContextManager["Session"]):
             simulator.THREADS.set(self.settings.sim_threads or max(1, children.processors() // together))
         if self._simulator is None or together == 1:
             for at, case in enumerate(cases):
-                yield self.result(make, case, budget, len(cases) - at)
+                yield self.result(make, case, budget, cases[at + 1 :])
             return
         run = self._run_of(self._simulator, make, cases[0], budget)
         run.prepare(cases)
@@ -218,6 +220,7 @@ class Session(AbstractContextManager["Session"]):
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
         one that it ran has failed, and the other is 'skipped'."""
+        from cudabench.measure.context import stopped
 
         def lost(at: int, reason: str) -> list[Result]:
             failed = [self._failed(case, reason) for case in cases]
@@ -262,7 +265,9 @@ class Session(AbstractContextManager["Session"]):
 
     def _start(self) -> None:
         if self._worker is None:
-            self._worker = Worker(self._module or WORKER, self.choice.index, primary=self._peers)
+            words = self._module or WORKER, self.choice.index, self._peers
+            with interrupts.kept():
+                self._worker = _taken(*words) or Worker(words[0], words[1], primary=words[2])
             nvml.management()  # what `started` asks of the card is ready when the worker is
             try:
                 self._know(self._worker.device())
@@ -285,6 +290,8 @@ class Session(AbstractContextManager["Session"]):
         return None if known else make
 
     def _failed(self, case: Case, reason: str) -> Result:
+        from cudabench.measure.context import describe
+
         return replace(describe(case, self.choice.name), status="failed", reason=reason)
 
     def _late(self, case: Case, budget: Budget | None) -> Result | None:
@@ -314,8 +321,7 @@ class Worker:
     """The parent's end of a process that owns a GPU."""
 
     def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
-        from multiprocessing.connection import Connection
-
+        self.kind = module, index, primary
         begun = False
         try:
             with interrupts.kept():
@@ -338,6 +344,8 @@ class Worker:
                 )
                 os.close(ours)
                 os.close(back_write)
+                from multiprocessing.connection import Connection  # while it starts
+
                 self._to = Connection(theirs, readable=False)
                 self._from = Connection(back_read, writable=False)
                 begun = True
@@ -346,12 +354,12 @@ class Worker:
                 self.end()
             raise
 
-    def end(self) -> None:
-        """End the process, with its files."""
+    def end(self, seconds: float = 5) -> None:
+        """End the process, with its files; it has so long to end by itself, and no time where an exception ends it."""
         if self._process.poll() is None:
             self._to.close()  # one that waits for an order ends
             try:
-                self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
+                self._process.wait(0 if sys.exc_info()[0] else seconds)  # profilers want a clean end
             except subprocess.TimeoutExpired:
                 confined.end_group(self._process)
         for closing in (self._to, self._from, self._output, self._noise):
@@ -425,6 +433,30 @@ class Worker:
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
+
+
+_ahead: list[Worker] = []  # started before it is known what it will run
+
+
+@contextmanager
+def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
+    """Start the worker of a GPU, where there is a driver, for a session to take; one that none has taken ends here."""
+    try:
+        if probe.libcuda() is not None:
+            with interrupts.kept():
+                _ahead.append(Worker(WORKER, index, primary=primary))
+        yield
+    finally:
+        _taken()
+
+
+def _taken(*kind: object) -> Worker | None:
+    """Return the worker that was started ahead, if it is of this kind; another is ended."""
+    found = _ahead.pop() if _ahead else None
+    if found is None or found.kind == kind:
+        return found
+    found.end(0)
+    return None
 
 
 def _content(file: int) -> bytes:

@@ -22,7 +22,6 @@ from cudabench.measure.outputs import ELSEWHERE, Site, WrongOutput
 from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Result, Timing, Warning
 from cudabench.results import stats
-from cudabench.results.ab import settled
 from cudabench.results.warnings import warning
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ class Sampler:
         most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(one.typical for one in self.own) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
         first, *second = [one.samples for one in self.own]
+        if second:
+            from cudabench.results.ab import settled
         start = time.monotonic()
         stop = False
         while not stop:

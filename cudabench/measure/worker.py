@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from cudabench.devices import nvml, probe
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import Finished, Order, Working
 from cudabench.system.confined import die_with_parent
@@ -29,10 +31,14 @@ def serve(words: Sequence[str], work: Callable[[Any, Told], Callable[[Any], Fini
     """
     die_with_parent()
     orders, events = Connection(int(words[0]), writable=False), Connection(int(words[1]), readable=False)
+    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))  # beside what loads here
+    starting.start()
     if device is None:
         from cudabench.devices import cuda
+        from cudabench.measure import gpu_run  # noqa: F401 (what the first order needs)
 
         device = cuda.CudaDevice
+    starting.join()
     try:
         with device(int(words[2]), primary="primary" in words) as opened:
             events.send(opened.info)
@@ -75,7 +81,7 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
                 before.release()
             runs[:] = [GpuRun(order.make(), order.cases[0].problem, order.settings, device)]
         (run,) = runs
-        run.cpu, run.until = order.cpu, order.until
+        run.cpu, run.until, run.then = order.cpu, order.until, order.then
         run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
         pair = len(order.cases) == 2
         found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]

@@ -51,6 +51,10 @@ class Progress:
     def working(self, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel is in a phase, of which a fraction is done."""
         self._now = self._done, kernel, phase, fraction
+        if phase == "warming up" and (self._bar or self._log):
+            from cudabench.views import cards, table  # noqa: F401 (while the GPU works)
+
+            console.err()
         if self._bar:
             said = f"{self._done + 1}/{self._total} {kernel}: {phase}"
             self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == "timing"), description=said)
