@@ -98,6 +98,7 @@ class GpuRun(RunContext):
     at: int = field(default=0, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
+    holding: dict[int, int] = field(default_factory=dict, init=False)  # places with outputs, and what poisons those
 
     def __post_init__(self) -> None:
         self.second_seed = self.random.randrange(1, 2**31)  # a kernel cannot know it; a wrong result names it
@@ -111,7 +112,23 @@ class GpuRun(RunContext):
         """Free the buffers; they are made anew when they are needed again."""
         for buffer_set in self._buffer_sets:
             buffer_set.release()
-        self._buffer_sets = ()
+        self._buffer_sets, self.holding = (), {}
+
+    def others(self, turn: int) -> list[int]:
+        """Return the other places that hold outputs for the inputs of a place: a kernel could find and copy them."""
+        count = len(self.sets)
+        return [other for other in self.holding if other != turn and (other - turn) % count == 0]
+
+    def alone(self, one: Subject, turn: int) -> None:
+        """Have right outputs for the inputs of a place lie nowhere else, before a kernel runs there."""
+        self.empty(self.others(turn))
+        self.holding[turn] = one.sites[turn].poison
+
+    def empty(self, turns: Iterable[int]) -> None:
+        """Poison what places hold of outputs."""
+        for turn in turns:
+            for work in self.buffer_sets()[turn].reset(self.holding.pop(turn)):
+                work()
 
     # One kernel -------------------------------------------------------------------------------------------------
 
@@ -170,7 +187,7 @@ class GpuRun(RunContext):
                 missed = any(one.state.missed for one in own)
             for self.at, (timing, notes) in enumerate(sampler.timings):
                 if len(cases) > 1:
-                    self._leave_outputs(own[self.at])
+                    self.empty([*self.holding])  # which of the two wrote there last is not known
                 results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
             return results
         except WrongOutput as wrong:
@@ -201,13 +218,6 @@ class GpuRun(RunContext):
             ]
             for site in one.sites
         ]
-
-    def _leave_outputs(self, one: Subject) -> None:
-        """Take one more sample of a kernel at each site, which does not count, for the last looks."""
-        for turn, (site, before) in enumerate(zip(one.sites, self.befores(one), strict=True)):
-            self.device.use_stream(turn)
-            self.device.sample([site.work], self.settings.cache, before)
-        self.device.use_stream(0)
 
     def _loaded(self, case: Case, result: Result) -> Subject:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
@@ -266,29 +276,33 @@ class GpuRun(RunContext):
                 copy()  # what it writes is the same from now on
         if not one.case.source.builtin:
             one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
-        self.progress("running", 0)
-        for site in one.sites:
-            self.launch(one, site)
+        for turn, site in enumerate(one.sites):
+            self.progress("running", 0)
+            self.launch(one, turn)
             one.state.look()
-        self.progress("verifying", 0)
+            self.progress("verifying", 0)
+            if turn:
+                self.raise_if_wrong(one, one.check.by_digest(site, "before"))
+            else:
+                one.before, _ = one.check.in_full(site, "before")
+                self.raise_if_wrong(one, one.before)
         self._nothing_outside(one)
-        one.before, _ = one.check.in_full(one.sites[0], "before")
-        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
-            self.raise_if_wrong(one, found)
         if one.state.kept and len(one.sites) > 1:
             # Once more, on other inputs, with what the first launches left.
-            for site in one.sites[:2]:
-                self.launch(one, site, reset=False)
-                if again := one.check.by_digest(site, "again"):
+            for turn in range(2):
+                self.launch(one, turn, reset=False)
+                if again := one.check.by_digest(one.sites[turn], "again"):
                     raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
     def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
-        """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
+        """Return the result of a timed kernel; WrongOutput where a last look says so: at its last timed output for each
+        set of inputs, or at one that it leaves now."""
         case = one.case
         self.progress("verifying", 1)
-        for site in one.sites[1:]:
+        *others, first = [self._last(one, inputs) for inputs in self.sets[::-1]]
+        for site in others:
             self.raise_if_wrong(one, one.check.by_digest(site, "after"))
-        after, outputs = one.check.in_full(one.sites[0], "after")
+        after, outputs = one.check.in_full(first, "after")
         self.raise_if_wrong(one, after)
         verification = verify.merge(one.before, after) if one.before and after else None
         if not case.source.builtin:
@@ -319,13 +333,24 @@ class GpuRun(RunContext):
         }
         return concluded(measured, self, case, evidence, notes, MEASURED)
 
+    def _last(self, one: Subject, inputs: InputSet) -> Site:
+        """Return where the last output for a set of inputs lies; where none does, the kernel is launched for one."""
+        turns = [turn for turn, site in enumerate(one.sites) if site.inputs is inputs]
+        if not self.holding.keys() & turns:
+            self.launch(one, turns[0])
+        return next(one.sites[turn] for turn in turns if turn in self.holding)
+
     # Verify -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sets(self) -> Sequence[InputSet]:
+        """The sets of inputs that take turns at the places."""
+        return self.input_sets if len(self.buffer_sets()) > 1 and not self.fixed else self.input_sets[:1]
 
     def _sites(self, case: Case, module: Module) -> list[Site]:
         """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
         self.progress("copying inputs", 0)
-        places = self.buffer_sets()
-        sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
+        places, sets = self.buffer_sets(), self.sets
         poison = self.input_sets[0].poisons(case.expects)
         # What lies in constant memory too stays as it is there.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
@@ -345,8 +370,11 @@ class GpuRun(RunContext):
             sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
 
-    def launch(self, one: Subject, site: Site, *, reset: bool = True) -> None:
-        """Run the kernel once on poisoned outputs, after its state has been set back unless told."""
+    def launch(self, one: Subject, turn: int, *, turned: bool = False, reset: bool = True) -> None:
+        """Run the kernel once at a place on poisoned outputs, where it finds no right ones at others, after its state
+        has been set back unless told; `turned`: on the inputs that begin later."""
+        site = (one.sites[turn].turned if turned else None) or one.sites[turn]
+        self.alone(one, turn)
         for work in (*site.reset(), *(one.state.reset() if reset else ())):
             work()
         self.device.run(site.work, f"running {one.case.kernel}")
@@ -355,6 +383,7 @@ class GpuRun(RunContext):
         """Raise WrongOutput where outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
+        self._nothing_outside(one)
         if not one.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
             self._inputs_unchanged(one)
         raise WrongOutput.of(verification)
