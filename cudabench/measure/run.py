@@ -156,6 +156,7 @@ class Run(Kept):
         end = None if seconds is None else time.monotonic() + seconds
         later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
         with self.listener(kernels) as self.shown:
+            self.shown.bound(self.outcomes[0].settings.max_time, end)
             for outcome in self.outcomes:
                 for device in self.devices:
                     make, cases = outcome.series.make, outcome.series.cases
@@ -171,8 +172,9 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        if self.counted and any(result.time for result in self.file.results):
-            with self.listener(kernels) as self.shown:
+        if self.counted and (timed := sum(map(_countable, self.file.results))):
+            with self.listener(timed) as self.shown:
+                self.shown.bound(0.0, end)
                 self._count(end)
 
     def _count(self, end: float | None) -> None:
@@ -181,7 +183,7 @@ class Run(Kept):
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
+            for result in filter(_countable, [*outcome.results]):
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -196,10 +198,9 @@ class Run(Kept):
         self, kernels: int, device: Choice | None = None, settings: Settings | None = None
     ) -> Generator[Session, None, None]:
         """Give a session on a device, the first unless one is named; about `kernels` will run."""
-        with (
-            self.listener(kernels) as self.shown,
-            self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
-        ):
+        settings = settings or self.outcomes[0].settings
+        with self.listener(kernels) as self.shown, self._session(device or self.devices[0], settings) as session:
+            self.shown.bound(settings.max_time, None)
             yield session
 
     def measure(self, session: Session, point: Point) -> Result:
@@ -243,6 +244,11 @@ class Run(Kept):
             device, settings, started=self.started, shown=self.shown, spent=self.spent.on, cpu=cpu,
             several=len(self.devices) > 1, trace=self.trace, record=self.record, cards=self.cards,
         )  # fmt: skip
+
+
+def _countable(result: Result) -> bool:
+    """Tell whether a measured kernel can be counted in the simulator."""
+    return result.status == "ok" and result.time is not None and not result.peer
 
 
 def listing(parts: Iterable[str]) -> str:

@@ -112,6 +112,8 @@ class Sampler:
         inputs = {id(site.inputs) for site in self.sites}
         first, *second = [one.samples for one in self.own]
         start = time.monotonic()
+        self.run.at = 0
+        self.run.progress("timing", 0)
         stop = False
         while not stop:
             group = random.randint((most + 1) // 2, most)
