@@ -77,8 +77,8 @@ extern "C" __global__ void lookup_constant_uniform(const T *table, const T *, co
 }
 
 // Takes the table from constant memory too, where it does not belong: each lane wants another element.
-// Constant memory serves one address at a time, to all lanes that want it, so that a read takes as many turns as there
-// are addresses, up to 32 instead of one. Where the 32 results of a warp look up one element (--index same) it is one.
+// Where the 32 results of a warp look up one element (--index same) that is one turn. What remains: a read takes as
+// many turns as there are addresses, up to 32, since constant memory serves one at a time, to all lanes that want it.
 extern "C" __global__ void lookup_constant_lane(const T *, const T *, const int *index, T *out, int n)
 {
     size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
