@@ -70,14 +70,14 @@ def test_time_up_before_every_place_had_its_turn(seed: int) -> None:
 
 
 def test_protocol_order() -> None:
-    """Guards and poison come before the first run, a look before the first sample, looks after the last; outputs at
-    other places are poisoned before the next run on the same inputs."""
+    """Guards and poison come before the first run, a look before the first sample, looks after the last; before a run
+    outputs at all places with the same inputs are poisoned."""
     device = FakeDevice(right)
     measure(device)
     log = [entry for entry in device.log if entry != "digest"]
     zones = 4 * MOST  # before and behind each of two arrays
-    first = ["poison", "run", "download"] * 2  # of each set of inputs in full
-    runs = [*first, *["poison", "poison", "run"] * (MOST - 2)]
+    run = ["poison"] * (MOST // 2) + ["run"]  # at the places that have the same inputs
+    runs = [*[*run, "download"] * 2, *run * (MOST - 2)]  # of each set of inputs one look in full
     assert log[: 1 + zones + len(runs) + zones] == ["compile", *["fill"] * zones, *runs, *["download"] * zones]
     last = len(log) - 1 - log[::-1].index("cold")
     assert log[last + 1 :] == ["download"] * (1 + zones)

@@ -22,7 +22,7 @@ from cudabench.measure import revisions
 from cudabench.userkernel import plan
 from cudabench.views import console
 from cudabench.views import progress as render_progress
-from cudabench.views.progress import Pace, Progress, Waiting
+from cudabench.views.progress import Progress, Waiting
 from tests.conftest import Ran
 
 
@@ -107,60 +107,60 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Steps:
-    """A pace, and a clock that goes on with what it is told."""
+    """Progress that nobody looks at, and a clock that goes on as it is told."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        self.pace = Pace(total, lambda: self.now)
+        monkeypatch.setattr(render_progress.time, "monotonic", lambda: self.now)
+        self.shown = Progress(total, shown=False)
 
     def after(self, seconds: float, phase: str, fraction: float = 0.0, kernel: str = "k") -> str:
-        """Tell it a phase, let time go by, and return what it says is left."""
-        self.pace.working(kernel, phase)
+        """Tell of a phase, let time go by, and return what is said to be left."""
+        self.shown.working(kernel, phase, fraction)
         self.now += seconds
-        return self.pace.left(kernel, phase, fraction)
+        return self.shown.left()
 
 
-def test_what_is_not_known_to_be_left_is_not_said() -> None:
+def test_what_is_not_known_to_be_left_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a kernel is done nothing is said but how long a phase takes, where that follows from its part that is done
     or has a limit."""
-    steps = Steps(4)
-    assert steps.pace.left("k", "", 0.0) == ""
+    steps = Steps(4, monkeypatch)
+    assert steps.shown.left() == ""
     assert steps.after(60, "compiling") == steps.after(60, "verifying") == steps.after(2, "timing", 0.5) == ""
-    steps.pace.sampling = 10.0
+    steps.shown.bound(10.0, None)
     assert steps.after(1, "timing", 0.9) == "7 s more at most"
     assert steps.after(7, "timing", 1.0) == ""
     assert steps.after(10, "simulating") == ""
     assert steps.after(10, "simulating", 0.25) == "about 60 s more"
-    assert steps.after(3600, "counting", 0.1, "other") == "about 9 h more"
+    assert steps.after(3600, "counting", 0.1, "other") == "about 540 min more"
 
 
-def test_what_kernels_took_says_what_others_take() -> None:
+def test_what_kernels_took_says_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of those that are done, without what is done once for all, is that of those that are left; one that
     takes longer ends what is known."""
-    steps = Steps(4)
+    steps = Steps(4, monkeypatch)
     steps.now += 50
     for phase, seconds in (("making inputs", 20), ("compiling", 3), ("timing the CPU", 9), ("timing", 2)):
         steps.after(seconds, phase)
-    steps.pace.finished()
+    steps.shown.finished("")
     assert steps.after(1, "compiling") == "about 14 s left"
     assert steps.after(30, "computing the reference") == "about 14 s left"
     assert steps.after(600, "timing") == ""
-    steps.pace.finished()
+    steps.shown.finished("")
     assert steps.after(6, "timing") == "about 10 min left"
-    steps.pace.finished()
+    steps.shown.finished("")
     assert steps.after(2, "timing") == "about 3 min left"
-    steps.pace.finished()
+    steps.shown.finished("")
     assert steps.after(0, "timing") == ""
 
 
-def test_no_more_is_left_than_the_run_may_take() -> None:
+def test_no_more_is_left_than_the_run_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of --budget bounds what is said."""
-    steps = Steps(3)
-    steps.pace.end = steps.now + 30
+    steps = Steps(3, monkeypatch)
+    steps.shown.bound(10.0, steps.now + 30)
     assert steps.after(5, "compiling") == "25 s left at most"
-    steps.pace.sampling = 10.0
     assert steps.after(5, "timing") == "5 s more at most"
-    steps.pace.finished()
+    steps.shown.finished("")
     assert steps.after(15, "compiling") == "about 5 s left"
     assert steps.after(5, "compiling") == ""
 

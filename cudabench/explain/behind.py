@@ -30,12 +30,10 @@ def rungs(
 
 
 def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
-    def busy(row: Result) -> float:  # until the last of equal blocks ends; a library's blocks are not known
-        blocks = math.prod(row.grid)
-        return blocks / (sms * cdiv(blocks, sms)) if blocks and sms else 1.0
-
-    if busy(rung) <= LESS * busy(best):
-        yield f"Its {math.prod(rung.grid)} blocks keep {busy(rung):.0%} of {sms} multiprocessors at work on average."
+    blocks = [math.prod(row.grid) for row in (rung, best)]
+    busy, others = (many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks)  # a library's: unknown
+    if busy <= LESS * others:
+        yield f"Its {blocks[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     held, most = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
     if held and held.fraction <= FAR * most:
         yield f"A multiprocessor holds {held.fraction:.0%} of the warps that it could, limited by {held.limited_by}."

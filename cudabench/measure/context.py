@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ from cudabench.results.warnings import warning
 from cudabench.system.children import on_threads
 
 Arrays = dict[str, np.ndarray]
-Progress = Callable[[str, float], None]
 
 BASELINE_S = 0.4
 
@@ -60,14 +59,11 @@ class InputSet:
             return self.operation.inputs(self.problem)
         return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
 
-    def knows(self, name: str) -> bool:
-        """Tell whether the right outputs of a kernel have been computed."""
-        return (name if self.operation.has_own(name) else "") in self._references
-
-    def expected(self, name: str) -> Arrays:
-        """Return the right outputs of a kernel, by the `expects` of its case."""
+    def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
+        """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
         name = name if self.operation.has_own(name) else ""
         if name not in self._references:
+            begin()
             self._references[name] = self.operation.right(name, self.problem, self.arrays)
         return self._references[name]
 
@@ -98,7 +94,7 @@ class RunContext:
     problem: Problem
     settings: Settings
     device: Any
-    progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
+    progress: Callable[[str, float], None] = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
     cards: Sequence[Card] = field(default=(), kw_only=True)
     output: str = field(default="", init=False)
@@ -129,15 +125,12 @@ class RunContext:
     @property
     def inputs(self) -> Arrays:
         """The inputs of --seed."""
-        if "arrays" not in vars(self.input_sets[0]):
-            self.progress("making inputs", 0)
+        self.progress("making inputs", 0)
         return self.input_sets[0].arrays
 
     def expected(self, name: str) -> Arrays:
         """Return the right outputs of a kernel for the inputs of --seed, by the `expects` of its case."""
-        if not self.input_sets[0].knows(name):
-            self.progress("computing the reference", 0)
-        return self.input_sets[0].expected(name)
+        return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
         """Keep a right output where the options say so, and return the figures about it."""

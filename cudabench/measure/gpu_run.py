@@ -52,7 +52,7 @@ from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
-from cudabench.records.results import DeviceInfo, Result, Timing, Verification, Warning
+from cudabench.records.results import DeviceInfo, Result, Timing, Verification
 from cudabench.results.warnings import warning
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ class GpuRun(RunContext):
     at: int = field(default=0, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
-    holding: dict[int, int] = field(default_factory=dict, init=False)  # places with outputs, and what poisons those
 
     def __post_init__(self) -> None:
         self.second_seed = self.random.randrange(1, 2**31)  # a kernel cannot know it; a wrong result names it
@@ -112,23 +111,14 @@ class GpuRun(RunContext):
         """Free the buffers; they are made anew when they are needed again."""
         for buffer_set in self._buffer_sets:
             buffer_set.release()
-        self._buffer_sets, self.holding = (), {}
-
-    def others(self, turn: int) -> list[int]:
-        """Return the other places that hold outputs for the inputs of a place: a kernel could find and copy them."""
-        count = len(self.sets)
-        return [other for other in self.holding if other != turn and (other - turn) % count == 0]
+        self._buffer_sets = ()
 
     def alone(self, one: Subject, turn: int) -> None:
-        """Have right outputs for the inputs of a place lie nowhere else, before a kernel runs there."""
-        self.empty(self.others(turn))
-        self.holding[turn] = one.sites[turn].poison
-
-    def empty(self, turns: Iterable[int]) -> None:
-        """Poison what places hold of outputs."""
-        for turn in turns:
-            for work in self.buffer_sets()[turn].reset(self.holding.pop(turn)):
-                work()
+        """Poison outputs for the inputs of a place that lie at others: a kernel there could find and copy them."""
+        for at, site in enumerate(one.sites):
+            if at != turn and site.inputs is one.sites[turn].inputs:
+                for work in site.buffers.reset(site.poison):
+                    work()
 
     # One kernel -------------------------------------------------------------------------------------------------
 
@@ -185,10 +175,8 @@ class GpuRun(RunContext):
                     one.state.look()
                 # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
                 missed = any(one.state.missed for one in own)
-            for self.at, (timing, notes) in enumerate(sampler.timings):
-                if len(cases) > 1:
-                    self.empty([*self.holding])  # which of the two wrote there last is not known
-                results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
+            for self.at, one in enumerate(own):
+                results[self.at] = self._concluded(one, sampler)
             return results
         except WrongOutput as wrong:
             found = replace(
@@ -281,11 +269,9 @@ class GpuRun(RunContext):
             self.launch(one, turn)
             one.state.look()
             self.progress("verifying", 0)
-            if turn:
-                self.raise_if_wrong(one, one.check.by_digest(site, "before"))
-            else:
-                one.before, _ = one.check.in_full(site, "before")
-                self.raise_if_wrong(one, one.before)
+            found = one.check.by_digest(site, "before") if turn else one.check.in_full(site, "before")[0]
+            one.before = one.before or found
+            self.raise_if_wrong(one, found)
         self._nothing_outside(one)
         if one.state.kept and len(one.sites) > 1:
             # Once more, on other inputs, with what the first launches left.
@@ -294,15 +280,20 @@ class GpuRun(RunContext):
                 if again := one.check.by_digest(one.sites[turn], "again"):
                     raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
-    def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
-        """Return the result of a timed kernel; WrongOutput where a last look says so: at its last timed output for each
-        set of inputs, or at one that it leaves now."""
-        case = one.case
+    def _concluded(self, one: Subject, sampler: Sampler) -> Result:
+        """Return the result of a timed kernel; WrongOutput where its last output for either set of inputs says so, or
+        of a pair, whose places either may have had last, one that it leaves now."""
+        case, (timing, timed) = one.case, sampler.timings[self.at]
+        last = () if sampler.pair else sampler.of_place[::-1]
         self.progress("verifying", 1)
-        *others, first = [self._last(one, inputs) for inputs in self.sets[::-1]]
-        for site in others:
-            self.raise_if_wrong(one, one.check.by_digest(site, "after"))
-        after, outputs = one.check.in_full(first, "after")
+        count = len({id(site.inputs) for site in one.sites})
+        for at in range(count)[::-1]:
+            turn = next((turn for turn in last if turn % count == at), at)
+            if not last:
+                self.launch(one, turn)
+            if at:
+                self.raise_if_wrong(one, one.check.by_digest(one.sites[turn], "after"))
+        after, outputs = one.check.in_full(one.sites[turn], "after")
         self.raise_if_wrong(one, after)
         verification = verify.merge(one.before, after) if one.before and after else None
         if not case.source.builtin:
@@ -318,7 +309,7 @@ class GpuRun(RunContext):
             [one.module.ptx],
             entries,
         )
-        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, copy)
+        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, sampler.copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
@@ -333,24 +324,13 @@ class GpuRun(RunContext):
         }
         return concluded(measured, self, case, evidence, notes, MEASURED)
 
-    def _last(self, one: Subject, inputs: InputSet) -> Site:
-        """Return where the last output for a set of inputs lies; where none does, the kernel is launched for one."""
-        turns = [turn for turn, site in enumerate(one.sites) if site.inputs is inputs]
-        if not self.holding.keys() & turns:
-            self.launch(one, turns[0])
-        return next(one.sites[turn] for turn in turns if turn in self.holding)
-
     # Verify -----------------------------------------------------------------------------------------------------
-
-    @property
-    def sets(self) -> Sequence[InputSet]:
-        """The sets of inputs that take turns at the places."""
-        return self.input_sets if len(self.buffer_sets()) > 1 and not self.fixed else self.input_sets[:1]
 
     def _sites(self, case: Case, module: Module) -> list[Site]:
         """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
         self.progress("copying inputs", 0)
-        places, sets = self.buffer_sets(), self.sets
+        places = self.buffer_sets()
+        sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
         # What lies in constant memory too stays as it is there.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
@@ -502,19 +482,12 @@ def impossible(
 ) -> str | None:
     """Return one sentence where a time is shorter than the card allows, or None."""
     names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
+    peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out"
+    operations = f"{flops} operations in {' and '.join(names)}"
+    fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
     floors = (
-        (
-            bytes_floor(nbytes, info) if nbytes else None,
-            f"{nbytes} bytes take at least",
-            f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out",
-            "fewer bytes move than --bytes says",
-        ),
-        (
-            flops_floor(flops, names, info) if flops else None,
-            f"{flops} operations in {' and '.join(names)} take at least",
-            f"on {info.name}",
-            "it needs fewer operations than --flops says",
-        ),
+        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, fewer[0]),
+        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", fewer[1]),
     )
     for least_s, work, place, other in floors:
         if least_s is not None and median_s < least_s:

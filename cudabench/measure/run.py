@@ -172,18 +172,19 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        if self.counted and (timed := sum(map(_countable, self.file.results))):
-            with self.listener(timed) as self.shown:
+        timed = [one for one in self.file.results if one.status == "ok" and one.time and not one.peer]
+        if self.counted and timed:
+            with self.listener(len(timed)) as self.shown:
                 self.shown.bound(0.0, end)
-                self._count(end)
+                self._count(timed, end)
 
-    def _count(self, end: float | None) -> None:
+    def _count(self, timed: Sequence[Result], end: float | None) -> None:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
         from cudabench.measure.counting import Counting
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in filter(_countable, [*outcome.results]):
+            for result in [one for one in outcome.results if one in timed]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -244,11 +245,6 @@ class Run(Kept):
             device, settings, started=self.started, shown=self.shown, spent=self.spent.on, cpu=cpu,
             several=len(self.devices) > 1, trace=self.trace, record=self.record, cards=self.cards,
         )  # fmt: skip
-
-
-def _countable(result: Result) -> bool:
-    """Tell whether a measured kernel can be counted in the simulator."""
-    return result.status == "ok" and result.time is not None and not result.peer
 
 
 def listing(parts: Iterable[str]) -> str:

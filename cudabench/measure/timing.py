@@ -91,7 +91,6 @@ class Sampler:
                 self._warm_up(one.sites[0].work, one.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
-            self.run.empty([0])  # the copy may have written there
             self.copy_runs = hot_runs(typical) if hot else 1
 
     def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
@@ -133,9 +132,8 @@ class Sampler:
         """Take a group of samples of everything at a place."""
         run, cache = self.run, self.settings.cache
         self.device.use_stream(turn)
-        others = self.run.others(turn)
-        noted = self.left.keys() & others
-        self._check_touched([turn, *others])
+        noted = [at for at in self.left if at != turn and self.sites[at].inputs is self.sites[turn].inputs]
+        self._check_touched([turn, *noted])
         self.run.alone(self.own[0], turn)
         self.left |= {other: self._written(other) for other in noted}
         if (copy := self.copies_of[turn]) is not None:

@@ -16,25 +16,21 @@ def folder() -> Path:
     return inside if inside.is_dir() else package.parent / "kernels_cu"
 
 
-def ideas(operation: Operation) -> dict[str, str]:
-    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; empty
-    for an operation that has no chapter."""
+def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
+    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours, or `whole`
+    comments, with detours; empty for an operation that has no chapter."""
     from cudabench.source.comments import first_sentence
-
-    detours = {kernel.name for kernel in operation.kernels if kernel.detour}
-    return {name: first_sentence(said) for name, said in comments(operation).items() if name not in detours}
-
-
-def comments(operation: Operation) -> dict[str, str]:
-    """Return the comment above each kernel of a ladder by the kernel's name, in order; empty for an operation that has
-    no chapter."""
     from cudabench.source.files import parse_text
 
     if operation.source != f"{operation.name}.cu":
         return {}
     parsed = parse_text(read(operation.source).text, operation.source)
-    found = {kernel.name: kernel.comment for kernel in parsed.kernels}
-    return {kernel.name: found[kernel.function] for kernel in operation.kernels if kernel.function in found}
+    said = {kernel.name: kernel.comment if whole else first_sentence(kernel.comment) for kernel in parsed.kernels}
+    return {
+        kernel.name: said[kernel.function]
+        for kernel in operation.kernels
+        if (whole or not kernel.detour) and kernel.function in said
+    }
 
 
 def read(name: str) -> Source:

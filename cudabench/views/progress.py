@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudabench import text
 from cudabench.views import console
@@ -17,112 +17,66 @@ if TYPE_CHECKING:
 
 AFTER_S = 0.5  # what is over sooner shows nothing
 EVERY_S = 10.0  # between lines of a log
-SAMPLING = "timing"  # goes on for so long a time at most, until then as long as it needs
-COMPILING = "compiling all kernels"
+LEAST_S = 0.5  # less is not said to be left
+SAMPLING, COMPILING = "timing", "compiling all kernels"
 PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)  # phases of which a fraction is known
 ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)  # for all kernels of a problem
 SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
-LEAST_S = 0.5  # less is not said to be left
 
 
-class Pace:
-    """How long a run takes still: what kernels took so far on average, for those that are left; of the first one how
-    much of its phase is done, or the longest time that it may sample. What nothing is known of is not said."""
+class _Beside:
+    """What a thread shows, if anything, until the context ends; nothing where the process may have no more threads."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.total, self.done = total, 0
-        self.sampling = self.end = float("inf")  # the most seconds of a kernel's samples; when the run's time is over
-        self._clock = clock
-        self._heard, self._phase, self._worked, self._mean, self._ended = clock(), "", 0.0, 0.0, 0.0
-        self._phases: dict[str, tuple[str, float]] = {}  # by kernel, since when
-
-    def working(self, kernel: str, phase: str) -> None:
-        """Note that a kernel is in a phase."""
-        self._worked, self._heard, self._phase = self._work(), self._clock(), phase
-        if self._phases.get(kernel, ("", 0.0))[0] != phase:
-            self._phases[kernel] = phase, self._heard
-
-    def finished(self) -> None:
-        """Note that a kernel is done."""
-        self.done += 1
-        self._ended = self._work()
-        self._mean = self._ended / self.done
-
-    def left(self, kernel: str, phase: str, fraction: float) -> str:
-        """Return how long the run, or else the phase of a kernel, takes still; '' where that is not known."""
-        now = self._clock()
-        budget = self.end - now
-        rest = min(self._mean * (self.total - self.done) - (self._work() - self._ended), budget)
-        if rest > LEAST_S:
-            return f"about {_short(rest)} left"
-        lasted = now - self._phases.get(kernel, ("", now))[1]
-        if phase in PARTS and 0.02 < fraction < 1 and LEAST_S < (more := lasted / fraction * (1 - fraction)) < budget:
-            return f"about {_short(more)} more"
-        if phase == SAMPLING and LEAST_S < (more := self.sampling - lasted) < budget:
-            return f"{_short(more)} more at most"
-        return f"{_short(budget)} left at most" if LEAST_S < budget < float("inf") else ""
-
-    def _work(self) -> float:
-        """Return the seconds so far, without what is done once for all kernels."""
-        return self._worked + (0.0 if self._phase in ONCE else self._clock() - self._heard)
-
-
-def _short(seconds: float) -> str:
-    """Return a time in words: 45 s, 12 min, 3 h."""
-    value, unit = next(((seconds / f, u) for f, u in ((3600, "h"), (60, "min")) if seconds >= 2 * f), (seconds, "s"))
-    return f"{value:.0f} {unit}"
-
-
-class Progress:
-    """Shows kernel, phase, a bar and how long is left while a run lasts; in a pipe one line every so many seconds, from
-    a thread, so that a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one
-    looks."""
-
-    def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total, self._every = total, every or EVERY_S
-        self._begun, self._pace = time.monotonic(), Pace(total)
-        self._now: tuple[int, str, str, float] | None = None
+    def __init__(self, show: Callable[[], None] | None) -> None:
         self._over = threading.Event()
-        moves = shown and sys.stderr.isatty()
-        self._bar = _bar(self._left) if moves else None
-        self._log = threading.Thread(target=self._tell, daemon=True) if shown and not moves else None
+        self._thread = threading.Thread(target=show, daemon=True) if show else None
 
-    def __enter__(self) -> Progress:
-        if self._bar:
-            self._bar.start()
-            self._task = self._bar.add_task("starting", total=self._total)
-        if self._log:
-            with contextlib.suppress(RuntimeError):  # the process may have no more threads
-                self._log.start()
+    def __enter__(self) -> Any:
+        if self._thread:
+            with contextlib.suppress(RuntimeError):
+                self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
         self._over.set()
-        if self._log and self._log.ident is not None:
-            self._log.join()
+        if self._thread and self._thread.ident is not None:
+            self._thread.join()
+
+
+class Progress(_Beside):
+    """Shows kernel, phase, a bar and how long is left while a run lasts; in a pipe one line every so many seconds, so
+    that a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
+
+    def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
+        self._total, self._done, self._every = total, 0, every or EVERY_S
+        self._begun = self._heard = time.monotonic()
+        self._worked = self._ended = 0.0  # seconds, without what is done once; until the last kernel that is done
+        self._sampling = self._end = float("inf")
+        self._now: tuple[int, str, str, float] | None = None
+        self._since: dict[str, tuple[str, float]] = {}  # the phase of each kernel
+        self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
+        self._task = self._bar.add_task("starting", total=total) if self._bar else None
+        super().__init__((self._move if self._bar else self._tell) if shown else None)
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """Know the longest time that a kernel samples, and when the run's time is over, of time.monotonic()."""
-        self._pace.sampling, self._pace.end = sampling, float("inf") if end is None else end
+        """Know the most seconds that a kernel samples, and when the run's time is over, of time.monotonic()."""
+        self._sampling, self._end = sampling, float("inf") if end is None else end
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel is in a phase, of which a fraction is done."""
-        self._pace.working(kernel, phase)
-        done = self._pace.done
-        self._now = done, kernel, phase, fraction
-        if self._bar:
-            said = f"{done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
-            part = 0.95 * fraction * (phase == SAMPLING or phase in PARTS)
-            self._bar.update(self._task, completed=done + part, description=said)
+        self._worked, self._heard = self._work(), time.monotonic()
+        self._now = self._done, kernel, phase, fraction
+        if self._since.get(kernel, ("",))[0] != phase:
+            self._since[kernel] = phase, self._heard
+        if self._bar and self._task is not None:
+            said = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
+            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=said)
 
     def finished(self, printed: str) -> None:
-        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line.
-
-        Its last line ends, too: what is printed next must not make a command of both to a CI runner.
-        """
-        self._pace.finished()
+        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line. Its last line
+        ends, too: what is printed next must not make a command of both to a CI runner."""
+        self._done += 1
+        self._ended = self._work()
         if not printed:
             return
         printed += "" if printed.endswith("\n") else "\n"
@@ -131,8 +85,31 @@ class Progress:
         else:
             sys.stderr.write(text.log(printed))
 
-    def _left(self) -> str:
-        return self._pace.left(*self._now[1:]) if self._now else ""
+    def left(self) -> str:
+        """Return how long the run takes still by the mean of its kernels so far; before one is done how long its phase
+        takes, by the part that is done or a bound; '' where nothing is known."""
+        if self._now is None:
+            return ""
+        (_, kernel, phase, fraction), now = self._now, time.monotonic()
+        lasted, budget = now - self._since[kernel][1], self._end - now
+        mean = self._ended / max(self._done, 1)
+        known = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
+        if phase in PARTS and fraction > 0.02:
+            known += [(lasted / fraction - lasted, "about {} more")]
+        if phase == SAMPLING:
+            known += [(self._sampling - lasted, "{} more at most")]
+        known += [(budget, "{} left at most")]
+        rest, said = next((one for one in known if LEAST_S < one[0] < float("inf")), (0.0, ""))
+        rest = min(rest, budget)
+        return said.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
+
+    def _work(self) -> float:
+        return self._worked + (time.monotonic() - self._heard) * ((self._now[2] if self._now else "") not in ONCE)
+
+    def _move(self) -> None:
+        assert self._bar
+        with self._bar:
+            self._over.wait()
 
     def _tell(self) -> None:
         while not self._over.wait(self._every):
@@ -141,7 +118,7 @@ class Progress:
             if self._now is not None:
                 done, kernel, phase, fraction = self._now
                 part = f" {fraction:.0%}" if phase in (*PARTS, SAMPLING) and 0 < fraction < 1 else ""
-                left = f"; {said}" if (said := self._left()) else ""
+                left = f"; {said}" if (said := self.left()) else ""
                 what = f"{text.line(kernel)}: {SAID.get(phase, phase)}{part}{left}"
                 line = f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {what}\n"
             try:
@@ -151,35 +128,18 @@ class Progress:
                 return
 
 
-class Waiting:
+class Waiting(_Beside):
     """Shows on a terminal what is waited for, of which no part is known, once that has lasted a moment."""
 
     def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
-        self._what = what
-        self._lock = threading.Lock()  # to begin and to end do not meet
-        self._bar: RichProgress | None = None
-        self._over = not (shown and sys.stderr.isatty())
-        self._timer = threading.Timer(AFTER_S if after is None else after, self._show)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        if not self._over:
-            with contextlib.suppress(RuntimeError):  # the process may have no more threads
-                self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._over = True
-            if self._bar:
-                self._bar.stop()
+        self._what, self._after = what, AFTER_S if after is None else after
+        super().__init__(self._show if shown and sys.stderr.isatty() else None)
 
     def _show(self) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):  # nobody reads any more
-            if not self._over:
-                self._bar = _bar()
-                self._bar.add_task(self._what, total=None)
-                self._bar.start()
+        if not self._over.wait(self._after):
+            with contextlib.suppress(OSError, ValueError), _bar() as bar:  # nobody reads any more
+                bar.add_task(self._what, total=None)
+                self._over.wait()
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:

@@ -115,16 +115,15 @@ def behind_lines(
 ) -> list[str]:
     """Return a line for each rung that is far behind the fastest row, of several sizes for where it is most."""
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
-    found = behind.rungs(results, sms, cache(partial(chapters.comments, operation)))
+    found = behind.rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
     lines = []
     for rows in grouped((one[0].kernel, one) for one in found).values():
         rung, best, share, why = min(rows, key=lambda row: row[2])
         command = more(rung.kernel) if more else f"cudabench explain {operation.name} -k {rung.kernel}"
         if "--size" not in command.split():
             command += f" --size {' '.join(str(rung.size[name]) for name in operation.dimensions)}"
-        others = f" (under {behind.FAR} in {len(rows)} rows)" if len(rows) > 1 else ""
-        speed = f"{headlines.name_at(rung, results)}: {share:.2g} of the speed of {best.kernel}{others}"
-        lines.append(f"{speed}. {why or f'What limits it: {command}'}")
+        name = headlines.name_at(rung, results) + (f", the worst of {len(rows)}" if len(rows) > 1 else "")
+        lines.append(f"{name}: {share:.2g} of the speed of {best.kernel}. {why or f'What limits it: {command}'}")
     return lines
 
 
