@@ -100,7 +100,7 @@ __device__ __forceinline__ double block_sum(double sum)
 }
 
 // Adds within a warp through registers: one barrier a block instead of one a step of the tree.
-// It shows where blocks are short of work. What remains, where each thread has many steps, is what these take.
+// It shows where blocks are short of work. What remains, where each thread has many steps: these are as slow as before.
 extern "C" __global__ void pi_shuffle(double *partial, int n)
 {
     const T h = (T)1 / n;

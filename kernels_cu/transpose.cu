@@ -63,7 +63,7 @@ extern "C" __global__ void transpose_naive_row(const T *in, T *out, int nx, int 
 
 // Turns the tile round in shared memory, so that reads and writes are both coalesced.
 // The threads are numbered anew for the second half: neighbours now follow a row of the transposed tile.
-// What remains: they walk down a column of the tile, and its elements share few banks: the accesses queue up.
+// What remains: threads walk down a column of the tile, whose elements share few banks, and the accesses queue up.
 extern "C" __global__ void transpose_smem(const T *in, T *out, int nx, int ny)
 {
     __shared__ T tile[BLOCK];

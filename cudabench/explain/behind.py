@@ -47,6 +47,6 @@ def _remains(rung: Result, comment: str) -> list[str]:
     itemsize = int(re.sub(r"\D", "", rung.dtype) or 0) // 8
     ragged = any(int(extent) * itemsize % 16 for extent in rung.size.values())
     said = sentences(comment)
-    first = next((at for at, one in enumerate(said) if at and "remain" in one.lower()), len(said))
-    never = "remains is the memory" if ragged else "remains is the memory|multiples? of|agged"
-    return [one for one in said[first:] if not re.search(never, one)]
+    said = said[next((at for at, one in enumerate(said) if at and "remain" in one.lower()), len(said)) :]
+    memory = any("remains is the memory" in one for one in said)
+    return [one for one in said if (ragged if re.search("multiples? of|agged", one) else not memory)]
