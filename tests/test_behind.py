@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +128,20 @@ def test_a_ladder_on_a_gpu(cudabench: Callable[..., Ran], monkeypatch: pytest.Mo
     told = [line for line in ran.out.splitlines() if " of the speed of swizzle. " in line]
     assert [line.split(":")[0] for line in told] == ["naive-row", "copy-col"] * true
     assert all("up to 32 sectors" in line for line in told)
+
+
+@pytest.mark.gpu
+def test_rungs_of_a_card(cudabench: Callable[..., Ran]) -> None:
+    """On a card each rung under half of the fastest row has its line, and no other has one."""
+    ran = cudabench(
+        "transpose", "--size", 4096, 4090, "--min-time", 0.05, "--max-time", 0.2, "--no-cpu", "--json", "r.json"
+    )
+    assert ran.code == 0, ran.err
+    times = {
+        one["kernel"]: one["time"]["median_s"]
+        for one in json.loads(Path("r.json").read_text())["results"]
+        if one["time"]
+    }
+    told = [line.split(":")[0] for line in ran.out.splitlines() if " of the speed of " in line]
+    assert told == [kernel for kernel, seconds in times.items() if min(times.values()) < behind.FAR * seconds]
+    assert told
