@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from cudabench import operations
-from cudabench.explain import behind
 from cudabench.occupancy import Occupancy
 from cudabench.plan import chapters
 from cudabench.records.results import DeviceInfo, Limit, MachineCode, Result, Timing
+from cudabench.results import behind
 from cudabench.results.warnings import warning
 from cudabench.views import table
 from tests.conftest import Ran

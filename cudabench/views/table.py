@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from cudabench.explain import behind, verdict
+from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
 from cudabench.plan import chapters, constants
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
-from cudabench.results import stats, units
+from cudabench.results import behind, stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
