@@ -60,8 +60,8 @@ __device__ __forceinline__ T mean_around(const T *in, int nx, int ny, int x, int
 }
 
 // Gives each thread one element, which reads its neighbours one by one and asks of each whether it is inside.
-// The neighbours of a warp are the same but for the outermost, so most loads find them in the cache; but there are
-// K * K loads and as many tests for one result.
+// The neighbours of a warp are the same but for the outermost, so most loads find them in the cache. What remains:
+// there are K * K loads and as many tests for one result.
 extern "C" __global__ void blur_naive(const T *in, T *out, int width, int height)
 {
     int nx = width * CHANNELS;
@@ -88,8 +88,8 @@ __device__ __forceinline__ void read_tile(T *tile, const T *in, int nx, int ny)
 
 // Reads the block's elements and a halo of RADIUS around them into shared memory first.
 // Each element comes from global memory once a block instead of K * K times, and with zeros in the halo no neighbour
-// is tested. Where the cache serves neighbours as fast, as on an H200, that wins nothing for a small radius: there
-// is a barrier more, and the halo, and still K * K loads for one result.
+// is tested. Where the cache serves neighbours as fast, as on an H200, that wins nothing for a small radius. What
+// remains: a barrier more, and the halo, and K * K loads for one result.
 extern "C" __global__ void blur_smem(const T *in, T *out, int width, int height)
 {
     extern __shared__ uint4 memory[];

@@ -68,8 +68,8 @@ extern "C" __global__ void distance_finish(const S *partial, R *out, int blocks)
 }
 
 // Strides through the vectors, adds up each block's sums in shared memory, and the blocks' sums in a second launch.
-// The tree halves the sums in each step and needs a barrier for each: ten for 1024 threads, while more and more
-// threads idle.
+// What remains: the tree halves the sums in each step and needs a barrier for each, ten for 1024 threads, while more
+// and more threads idle.
 extern "C" __global__ void distance_two_pass(const T *a, const T *b, S *partial, int n)
 {
     S sum = 0;

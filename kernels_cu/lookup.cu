@@ -40,7 +40,7 @@ extern "C" __global__ void lookup_global(const T *table, const T *filter, const 
 
 // Reads the table and the filter with __ldg, which promises that nobody writes them while the kernel runs.
 // On Kepler, whose L1 holds no global data, that puts them into the texture cache; since Volta all loads share one cache,
-// and only the compiler gains, which may move them past stores. There are none between them here, so all of it remains.
+// and only the compiler gains, which may move them past stores. There are none here: all of global remains.
 extern "C" __global__ void lookup_ldg(const T *table, const T *filter, const int *index, T *out, int n)
 {
     size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
@@ -77,8 +77,8 @@ extern "C" __global__ void lookup_constant_uniform(const T *table, const T *, co
 }
 
 // Takes the table from constant memory too, where it does not belong: each lane wants another element.
-// Constant memory serves one address at a time, to all lanes that want it, so that a read takes as many turns as there
-// are addresses, up to 32 instead of one. Where the 32 results of a warp look up one element (--index same) it is one.
+// Where the 32 results of a warp look up one element (--index same) that is one turn. What remains: a read takes as
+// many turns as there are addresses, up to 32, since constant memory serves one at a time, to all lanes that want it.
 extern "C" __global__ void lookup_constant_lane(const T *, const T *, const int *index, T *out, int n)
 {
     size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;

@@ -25,8 +25,8 @@
 #define BLOCK (BDIMX * BDIMY)  // threads in a block
 
 // Gives each thread one element of c: a row of a times a column of b.
-// A warp reads neighbours of b and shares elements of a, so its accesses are coalesced, but each multiply-add is
-// preceded by two loads: the load units and the caches are the limit, at a small part of the arithmetic.
+// A warp reads neighbours of b and shares elements of a, so its accesses are coalesced. What remains: two loads
+// precede each multiply-add, and the load units and the caches are the limit, at a small part of the arithmetic.
 extern "C" __global__ void matmul_naive(const T *a, const T *b, T *c, int m, int k, int n)
 {
     for (size_t row = (size_t)blockIdx.y * BDIMY + threadIdx.y; row < m; row += (size_t)gridDim.y * BDIMY)
@@ -935,8 +935,8 @@ __device__ __forceinline__ void sliced_tile(const T *__restrict__ a, const T *__
 }
 
 // Shares k among groups of the block's warps, whose sums are added at the end: more blocks of smaller tiles.
-// The warps' own 64 x 64 elements stay, and with them the six loads for 128 products. It pays where warp-tile's tiles are
-// fewer than the multiprocessors, as at 1024; at 2048 warp-tile is ahead.
+// It pays where warp-tile's tiles are fewer than the multiprocessors, as at 1024; at 2048 warp-tile is ahead. The
+// warps' own 64 x 64 elements remain, and with them the six loads for 128 products, and the arithmetic of float.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_sliced(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -949,8 +949,8 @@ matmul_sliced(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
 }
 
 // Multiplies all 24 bits of float on the tensor cores, as three products of TF32: a number is the sum of two.
-// Three times tensor's instructions on the same operands, which were its limit, and from 2048 on still ahead of the
-// multiply-add units, with no larger error. Infinities become NaN, for their rest is.
+// From 2048 on it is ahead of the multiply-add units, with no larger error. Infinities become NaN, for their rest
+// is. What remains: three times tensor's instructions on the same operands, which were its limit.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -1949,7 +1949,7 @@ matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constan
 
 // Two blocks of a cluster, their tiles side by side, share what they fetch of a: each fetches half of it for both.
 // It pays where neither a's rows nor b's start at multiples of 128 bytes, so that a box takes the L2 cache nearly twice
-// the requests, which are then the limit of tma. Elsewhere it brings nothing.
+// the requests, which are then the limit of tma. Elsewhere all of tma's limits remain.
 extern "C" __global__ void IN_PAIRS __launch_bounds__(BLOCK, 1)
 matmul_tma_pair(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                 const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,

@@ -23,9 +23,9 @@
 #endif
 
 // Gives each thread a row, which it walks along.
-// The 32 threads of a warp are pitch elements apart: each load of a warp touches up to 32 sectors and uses one
-// element of each. The others wait in the cache for the next steps, if they are still there by then: rows of a sector
-// or two are read well, long ones many times over.
+// What remains: the 32 threads of a warp are pitch elements apart, so that each load touches up to 32 sectors and uses
+// one element of each. The others wait in the cache for the next steps, if they are still there by then: rows of a
+// sector or two are read well, long ones many times over.
 extern "C" __global__ void matvec_naive(const T *A, const T *x, T *y, int rows, int cols, int pitch)
 {
     unsigned r = blockIdx.x * BDIMX + threadIdx.x;

@@ -55,8 +55,8 @@ extern "C" __global__ void pi_finish(const double *partial, T *out, int blocks, 
 __device__ __forceinline__ T height(T x) { return (T)4 / ((T)1 + x * x); }
 
 // Strides over the steps, one at a time, and adds up each block's sums in shared memory.
-// Each step converts its number to T, divides, and converts the quotient to double: three operations that run at an
-// eighth of the rate of an addition on an H200. The tree needs a barrier in each of its steps.
+// The tree needs a barrier in each of its steps. What remains: each step of the sum converts its number to T, divides,
+// and converts the quotient to double, three operations at an eighth of the rate of an addition on an H200.
 extern "C" __global__ void pi_block(double *partial, int n)
 {
     const T h = (T)1 / n;
@@ -100,7 +100,7 @@ __device__ __forceinline__ double block_sum(double sum)
 }
 
 // Adds within a warp through registers: one barrier a block instead of one a step of the tree.
-// It shows where blocks are short of work. Where each thread has many steps, these are what counts.
+// It shows where blocks are short of work. What remains, where each thread has many steps: these are as slow as before.
 extern "C" __global__ void pi_shuffle(double *partial, int n)
 {
     const T h = (T)1 / n;
@@ -113,8 +113,8 @@ extern "C" __global__ void pi_shuffle(double *partial, int n)
 }
 
 // Gives a thread STEPS steps in a row, whose x differ by a constant and whose heights are added in T.
-// One conversion to T and one to double serve all of them, and nothing but the division remains of what is slow.
-// 16 terms round the sum by a few units in the last place, which the next 16 do not add to.
+// One conversion to T and one to double serve all of them. 16 terms round the sum by a few units in the last place,
+// which the next 16 do not add to. Of what is slow the division remains.
 extern "C" __global__ void pi_steps(double *partial, int n)
 {
     const T h = (T)1 / n;

@@ -108,8 +108,8 @@ extern "C" __global__ void solve_swap(T *ab, const int *pivot, int n, int pitch,
 }
 
 // Subtracts the pivot row from all others, one element a thread: the step of the four that does the work.
-// Column j itself is not read again and stays as it is. Rows are n + 1 elements long, so that most of them start
-// amid a 32-byte sector: a warp's 32 elements lie in five sectors of two cache lines instead of four of one.
+// Column j itself is not read again and stays as it is. What remains: rows are n + 1 elements long, so that most start
+// amid a 32-byte sector, and a warp's 32 elements lie in five sectors of two cache lines instead of four of one.
 extern "C" __global__ void solve_eliminate(T *ab, int n, int pitch, int col)
 {
     const T *upper = ab + (size_t)col * pitch;

@@ -38,8 +38,8 @@
 #define IN_TILE(i) (TILE * TILE % BLOCK == 0 || (i) < TILE * TILE)
 
 // Copies one element a thread without transposing, row by row: the ceiling of kernels with one element a thread.
-// A warp reads and writes neighbours, so nothing is wasted. It is not the ceiling of the ladder: kernels whose threads
-// have more bytes under way, as smem-unroll-pad and those from tile-rows on, are faster than this copy.
+// A warp reads and writes neighbours, so nothing is wasted. What remains: a thread has one element under way. Kernels
+// with more, as smem-unroll-pad and those from tile-rows on, are faster: this copy is not the ceiling of the ladder.
 extern "C" __global__ void transpose_copy_row(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -50,8 +50,8 @@ extern "C" __global__ void transpose_copy_row(const T *in, T *out, int nx, int n
 }
 
 // Reads rows and writes columns, one element a thread.
-// The reads of a warp are neighbours, but its writes are ny elements apart: up to 32 sectors of 32 bytes for
-// 32 elements. A narrower block writes longer pieces of a row of out and reads shorter ones.
+// The reads of a warp are neighbours. A narrower block writes longer pieces of a row of out and reads shorter ones.
+// What remains: the writes of a warp are ny elements apart, up to 32 sectors of 32 bytes for 32 elements.
 extern "C" __global__ void transpose_naive_row(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -63,7 +63,7 @@ extern "C" __global__ void transpose_naive_row(const T *in, T *out, int nx, int 
 
 // Turns the tile round in shared memory, so that reads and writes are both coalesced.
 // The threads are numbered anew for the second half: neighbours now follow a row of the transposed tile.
-// They walk down a column of the tile in shared memory, and its elements share few banks: the accesses queue up.
+// What remains: threads walk down a column of the tile, whose elements share few banks, and the accesses queue up.
 extern "C" __global__ void transpose_smem(const T *in, T *out, int nx, int ny)
 {
     __shared__ T tile[BLOCK];
@@ -108,7 +108,7 @@ extern "C" __global__ void transpose_smem_pad(const T *in, T *out, int nx, int n
 }
 
 // Gives each thread two elements, in tiles side by side, so that two loads are under way at once.
-// The index arithmetic is shared as well. The pieces of a row that a block writes are still only BDIMY long.
+// The index arithmetic is shared as well. What remains: the pieces of a row that a block writes are only BDIMY long.
 extern "C" __global__ void transpose_smem_unroll_pad(const T *in, T *out, int nx, int ny)
 {
     __shared__ T tile[TILES][PADDED(BLOCK)];
@@ -137,9 +137,9 @@ extern "C" __global__ void transpose_smem_unroll_pad(const T *in, T *out, int nx
 // from there.
 
 // Copies without transposing, column by column: what strided access costs when both sides have it.
-// Neighbouring threads are nx elements apart in both matrices, so each access of a warp touches up to 32 sectors.
 // From here to diagonal-col the grid covers out, except in diagonal-row: x runs over its ny columns, y over its nx
-// rows.
+// rows. What remains: neighbouring threads are nx elements apart in both matrices, so each access of a warp touches
+// up to 32 sectors.
 extern "C" __global__ void transpose_copy_col(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -151,7 +151,7 @@ extern "C" __global__ void transpose_copy_col(const T *in, T *out, int nx, int n
 
 // Reads columns and writes rows, one element a thread.
 // Faster than naive-row: a sector that a strided read fetches stays in the cache for the next rows of the block,
-// while a strided write leaves the chip in pieces. The strided reads still cost up to 32 sectors a warp.
+// while a strided write leaves the chip in pieces. What remains: the strided reads cost up to 32 sectors a warp.
 extern "C" __global__ void transpose_naive_col(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -162,7 +162,7 @@ extern "C" __global__ void transpose_naive_col(const T *in, T *out, int nx, int 
 }
 
 // Gives each thread UNROLL elements of naive-col, BDIMX apart, so that as many loads are under way at once.
-// That hides latency, but the sectors fetched for each warp stay the same.
+// That hides latency. What remains: the sectors fetched for each warp stay the same.
 extern "C" __global__ void transpose_naive_col_unroll(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX * UNROLL + threadIdx.x;
@@ -176,7 +176,7 @@ extern "C" __global__ void transpose_naive_col_unroll(const T *in, T *out, int n
 
 // Renumbers the blocks of naive-row along diagonals, so that blocks that run together differ in row and column.
 // On early GPUs blocks in one column of tiles queued at one memory partition. Today addresses are hashed over
-// the partitions, so that there is nothing to win; the strided writes are still there.
+// the partitions, so that there is nothing to win. What remains: the strided writes.
 extern "C" __global__ void transpose_diagonal_row(const T *in, T *out, int nx, int ny)
 {
     size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
@@ -191,8 +191,8 @@ extern "C" __global__ void transpose_diagonal_row(const T *in, T *out, int nx, i
 }
 
 // Renumbers the blocks of naive-col along diagonals.
-// The same change for strided reads: it decides which blocks share the cache at one time, and the sectors
-// fetched for each warp stay the same.
+// The same change for strided reads: it decides which blocks share the cache at one time. What remains: the
+// sectors fetched for each warp stay the same.
 extern "C" __global__ void transpose_diagonal_col(const T *in, T *out, int nx, int ny)
 {
     size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
@@ -676,8 +676,8 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 
 // Moves 16 bytes an access also where rows start anywhere, for elements of up to 4 bytes.
 // What vector moves element by element takes half of the instructions here. A tile is 124 columns wide, so that few of
-// the sectors that its rows begin and end in are read twice. Each vector that is written has to be collected from four
-// places: where all rows are aligned, vector is faster.
+// the sectors that its rows begin and end in are read twice. What remains: each vector that is written has to be
+// collected from four places. Where all rows are aligned, vector is faster.
 extern "C" __global__ void __launch_bounds__(BLOCK, RAGGED_BLOCKS)
 transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {

@@ -354,6 +354,20 @@ def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudaben
     hold_up(cheat, "driver", cudabench, "--cache", cache, "--min-time", "0", "--max-time", "0.4")
 
 
+@pytest.mark.driver
+@pytest.mark.parametrize("name", ["scan_transpose", "scan_vecadd"])
+def test_a_scan_that_knows_where_all_places_lie(name: str, cudabench: Runner) -> None:
+    """A kernel that reads the outputs of all places finds none that it could copy, and costs what its twin costs."""
+    cheat = next(cheat for cheat in CHEATS if cheat.name == name)
+    short = ("--min-time", "0", "--max-time", "0.4")
+    honest = cudabench(*cheat.words("driver", honest=True), "-D", "TELL", *short)
+    at = {int(found) for found in re.findall(r"^at (\d+)$", honest.err, re.M)}
+    assert len(at) == 8
+    ran = cudabench(*cheat.words("driver"), "-D", f"LOW={min(at)}ull", "-D", f"HIGH={max(at)}ull", *short)
+    median = results(honest)["time"]["median_s"]
+    assert holds("honest-cost", ran, results(ran), median), f"twin's median {median}; {story(ran, results(ran))}"
+
+
 # Variables that do not begin at multiples of 16 bytes, which ptxas packs behind each other, and constant memory.
 ODD = """
 __device__ int first = 3;

@@ -70,13 +70,15 @@ def test_time_up_before_every_place_had_its_turn(seed: int) -> None:
 
 
 def test_protocol_order() -> None:
-    """Guards and poison come before the first run, a look before the first sample, looks after the last."""
+    """Guards and poison come before the first run, a look before the first sample, looks after the last; before a run
+    outputs at all places with the same inputs are poisoned."""
     device = FakeDevice(right)
     measure(device)
     log = [entry for entry in device.log if entry != "digest"]
     zones = 4 * MOST  # before and behind each of two arrays
-    assert log[: 1 + zones + 2 * MOST] == ["compile", *["fill"] * zones, *["poison", "run"] * MOST]
-    assert log[1 + zones + 2 * MOST :][: zones + 1] == ["download"] * (zones + 1)  # guards, then the first output
+    run = ["poison"] * (MOST // 2) + ["run"]  # at the places that have the same inputs
+    runs = [*[*run, "download"] * 2, *run * (MOST - 2)]  # of each set of inputs one look in full
+    assert log[: 1 + zones + len(runs) + zones] == ["compile", *["fill"] * zones, *runs, *["download"] * zones]
     last = len(log) - 1 - log[::-1].index("cold")
     assert log[last + 1 :] == ["download"] * (1 + zones)
     assert "copy" in log
@@ -112,6 +114,42 @@ def test_every_timed_sample_starts_from_poison() -> None:
     assert all(seen)
     assert result.verification is not None
     assert result.verification.samples == result.time.samples  # all of a kernel with the same bytes each time
+
+
+@pytest.mark.parametrize("cache", ["cold", "hot"])
+@pytest.mark.parametrize("name", ["transpose", "vecadd"])
+def test_the_answer_lies_nowhere(name: str, cache: str) -> None:
+    """Whenever a kernel runs, no memory of the device has what it is to leave: not at other places, not of the kernel
+    before, not once memory is given back. Back to back, its own output has what the launch before left."""
+    size, out = {"transpose": ((ROWS, COLS), "out"), "vecadd": ((4099,), "c")}[name]
+    found: list[str] = []
+    answers: set[bytes] = set()
+
+    def searching(buffers: Buffers) -> None:
+        if name == "transpose":
+            answer = buffers["in"].view(np.float32).reshape(ROWS, COLS).T.tobytes()
+        else:
+            answer = (buffers["a"].view(np.float32) + buffers["b"].view(np.float32)).tobytes()
+        answers.add(answer)
+        for content in device.memory.values():
+            own = cache == "hot" and np.shares_memory(content, buffers[out])
+            found.extend([kernel] * (not own and answer[:64] in content.tobytes()))
+        buffers[out][:] = np.frombuffer(answer, np.uint8)
+
+    device = FakeDevice(searching, seconds=lambda at: 5e-4, read_only=("in", "a", "b"))
+    operation = operations.get(name)
+    ladder = cases.build(operation, cases.Request(kernels=("*",), size=size))[1:3]
+    run = GpuRun(operation, ladder[0].problem, replace(FAST, cache=cache), device)
+    for case in ladder:
+        kernel = case.kernel
+        assert run.measure(case).status == "ok"
+    kernel = "a pair"
+    assert [one.status for one in run.measure_pair(ladder, always=True)] == ["ok", "ok"]
+    assert not found
+    freed = [*device.memory.values()]
+    run.release()
+    assert len(answers) >= 2
+    assert not any(answer[:64] in content.tobytes() for answer in answers for content in freed)
 
 
 def test_inputs_of_two_seeds() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from cudabench.userkernel import plan
 from cudabench.views import console
 from cudabench.views import progress as render_progress
 from cudabench.views.progress import Progress, Waiting
+from tests.conftest import Ran
 
 
 class Told(io.StringIO):
@@ -59,7 +62,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told.line.wait(30)
     lines = told.getvalue().splitlines()
     assert lines[0].endswith(" s: starting")
-    assert lines[-1].endswith(" s: 3 of 13 done, smem: simulating 42%")
+    assert " s: 3 of 13 done, smem: simulating 42%" in lines[-1]
     told.line.clear()
     assert not told.line.wait(0.05)
 
@@ -103,6 +106,78 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.getvalue() == ""
 
 
+class Steps:
+    """Progress that nobody looks at, and a clock that goes on as it is told."""
+
+    def __init__(self, total: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(render_progress.time, "monotonic", lambda: self.now)
+        self.shown = Progress(total, shown=False)
+
+    def after(self, seconds: float, phase: str, fraction: float = 0.0, kernel: str = "k") -> str:
+        """Tell of a phase, let time go by, and return what is said to be left."""
+        self.shown.working(kernel, phase, fraction)
+        self.now += seconds
+        return self.shown.left()
+
+
+def test_what_is_not_known_to_be_left_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a kernel is done nothing is said but how long a phase takes, where that follows from its part that is done
+    or has a limit."""
+    steps = Steps(4, monkeypatch)
+    assert steps.shown.left() == ""
+    assert steps.after(60, "compiling") == steps.after(60, "verifying") == steps.after(2, "timing", 0.5) == ""
+    steps.shown.bound(10.0, None)
+    assert steps.after(1, "timing", 0.9) == "7 s more at most"
+    assert steps.after(7, "timing", 1.0) == ""
+    assert steps.after(10, "simulating") == ""
+    assert steps.after(10, "simulating", 0.25) == "about 60 s more"
+    assert steps.after(3600, "counting", 0.1, "other") == "about 540 min more"
+
+
+def test_what_kernels_took_says_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of those that are done, without what is done once for all, is that of those that are left; one that
+    takes longer ends what is known."""
+    steps = Steps(4, monkeypatch)
+    steps.now += 50
+    for phase, seconds in (("making inputs", 20), ("compiling", 3), ("timing the CPU", 9), ("timing", 2)):
+        steps.after(seconds, phase)
+    steps.shown.finished("")
+    assert steps.after(1, "compiling") == "about 14 s left"
+    assert steps.after(30, "computing the reference") == "about 14 s left"
+    assert steps.after(600, "timing") == ""
+    steps.shown.finished("")
+    assert steps.after(6, "timing") == "about 10 min left"
+    steps.shown.finished("")
+    assert steps.after(2, "timing") == "about 3 min left"
+    steps.shown.finished("")
+    assert steps.after(0, "timing") == ""
+
+
+def test_no_more_is_left_than_the_run_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of --budget bounds what is said."""
+    steps = Steps(3, monkeypatch)
+    steps.shown.bound(10.0, steps.now + 30)
+    assert steps.after(5, "compiling") == "25 s left at most"
+    assert steps.after(5, "timing") == "5 s more at most"
+    steps.shown.finished("")
+    assert steps.after(15, "compiling") == "about 5 s left"
+    assert steps.after(5, "compiling") == ""
+
+
+@pytest.mark.driver
+def test_a_ladder_on_a_gpu_says_what_it_does(cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log tells of each thing that is done, how long the first kernel samples, and how long is left."""
+    monkeypatch.setattr(render_progress, "EVERY_S", 0.002)
+    names = ("-k", "naive-row", "-k", "copy-row")
+    ran = cudabench("transpose", *names, "--size", 512, 512, "--min-time", 1, "--max-time", 1, "--device", "cuda")
+    assert ran.code == 0, ran.err
+    for said in ("starting", "compiling", "timing the CPU baseline", "running", "verifying", "warming up", "sampling"):
+        assert said in ran.err
+    assert "0 of 2 done, naive-row: sampling; 1 s more at most\n" in ran.err
+    assert re.search(r"1 of 2 done, copy-row: \w+; about \d+ s left\n", ran.err)
+
+
 class Terminal(Told):
     """Standard error that is a terminal."""
 
@@ -140,6 +215,21 @@ def test_a_terminal_shows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     told = piped(monkeypatch)
     with Waiting("reading k.cu", shown=True, after=0.0):
         assert not told.line.wait(0.05)
+    console.err.cache_clear()
+
+
+def test_a_terminal_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the bar stands how long the phase or the run takes still, also while nothing is told."""
+    shown = terminal(monkeypatch)
+    with Progress(2, shown=True) as progress:
+        progress.bound(100.0, None)
+        progress.working("smem", "timing", 0.5)
+        shown.until("1/2 smem: sampling")
+        shown.until("s more at most")
+        time.sleep(1.0)
+        progress.finished("")
+        progress.working("vector", "compiling", 0.0)
+        shown.until("about 1 s left")
     console.err.cache_clear()
 
 

@@ -30,8 +30,6 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 
-Progress = Callable[[str, float], None]
-
 SAMPLE_S = 2e-3  # what a loop is made long enough for: an event's resolution and a launch's start are under 0.1% of it
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
 WARM_UP_S = 0.1
@@ -56,7 +54,7 @@ class Ceilings:
 
     device: Device
     settings: Settings = TIMING
-    progress: Progress = lambda phase, fraction: None
+    progress: Callable[[str, float], None] = lambda phase, fraction: None
     scale: Scale | None = None
     _loaded: Module | CudabenchError | None = field(default=None, init=False)
 

@@ -17,7 +17,6 @@ from cudabench.occupancy import capability
 from cudabench.records.launch import POISON, Launch
 from cudabench.records.planned import Case, Problem
 
-Progress = Callable[[str, float], None]
 NO_TIME = "the simulator has no time: the kernel ran and its result is right"
 APART = 4096  # bytes
 NO_KERNEL = "the simulator has no host link, clock or power to measure"
@@ -28,7 +27,7 @@ class SimulatedCeilings:
     """Runs microbenchmarks on an architecture such as sm_90."""
 
     device: SimDevice
-    progress: Progress = lambda phase, fraction: None
+    progress: Callable[[str, float], None] = lambda phase, fraction: None
     _held: dict[str, str] = field(default_factory=dict, init=False)
 
     def measure(self, name: str) -> Ceiling:

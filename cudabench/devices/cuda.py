@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,6 +149,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
+_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced meanwhile
 # By machine code how PyCUDA loads it by its source, from its cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -190,7 +192,7 @@ def _guarded(call: Callable[[], Any], name: str) -> Any:
         status = done.returncode
         return status, done.stdout.encode(), done.stderr.encode()
 
-    with warnings.catch_warnings():
+    with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
         before, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:

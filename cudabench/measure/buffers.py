@@ -104,7 +104,9 @@ class BufferSet:
         return tuple(self.device.digest(self.addresses[name], self.sizes[name]) for name in names)
 
     def release(self) -> None:
-        """Free the memory."""
+        """Free the memory, which holds no output any more: who gets it next, or reads it still, finds none."""
+        for work in self.reset():
+            work()
         guards = {buffer.name: guard_bytes(buffer.nbytes) for buffer in self.buffers}
         for name, address in self.addresses.items():
             self.device.release(address - guards.get(name, 0))

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ from cudabench.results.warnings import warning
 from cudabench.system.children import on_threads
 
 Arrays = dict[str, np.ndarray]
-Progress = Callable[[str, float], None]
 
 BASELINE_S = 0.4
 
@@ -60,10 +59,11 @@ class InputSet:
             return self.operation.inputs(self.problem)
         return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
 
-    def expected(self, name: str) -> Arrays:
-        """Return the right outputs of a kernel, by the `expects` of its case."""
+    def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
+        """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
         name = name if self.operation.has_own(name) else ""
         if name not in self._references:
+            begin()
             self._references[name] = self.operation.right(name, self.problem, self.arrays)
         return self._references[name]
 
@@ -94,7 +94,7 @@ class RunContext:
     problem: Problem
     settings: Settings
     device: Any
-    progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
+    progress: Callable[[str, float], None] = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
     cards: Sequence[Card] = field(default=(), kw_only=True)
     output: str = field(default="", init=False)
@@ -130,8 +130,7 @@ class RunContext:
 
     def expected(self, name: str) -> Arrays:
         """Return the right outputs of a kernel for the inputs of --seed, by the `expects` of its case."""
-        self.progress("computing the reference", 0)
-        return self.input_sets[0].expected(name)
+        return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
         """Keep a right output where the options say so, and return the figures about it."""

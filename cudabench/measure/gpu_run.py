@@ -52,7 +52,7 @@ from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
 from cudabench.records.planned import Case
-from cudabench.records.results import DeviceInfo, Result, Timing, Verification, Warning
+from cudabench.records.results import DeviceInfo, Result, Timing, Verification
 from cudabench.results.warnings import warning
 
 if TYPE_CHECKING:
@@ -114,6 +114,13 @@ class GpuRun(RunContext):
             buffer_set.release()
         self._buffer_sets = ()
 
+    def alone(self, one: Subject, turn: int) -> None:
+        """Poison outputs for the inputs of a place that lie at others: a kernel there could find and copy them."""
+        for at, site in enumerate(one.sites):
+            if at != turn and site.inputs is one.sites[turn].inputs:
+                for work in site.buffers.reset(site.poison):
+                    work()
+
     # One kernel -------------------------------------------------------------------------------------------------
 
     def ready(self, blank: Result) -> Result:
@@ -171,10 +178,8 @@ class GpuRun(RunContext):
                     one.state.look()
                 # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
                 missed = any(one.state.missed for one in own)
-            for self.at, (timing, notes) in enumerate(sampler.timings):
-                if len(cases) > 1:
-                    self._leave_outputs(own[self.at])
-                results[self.at] = self._concluded(own[self.at], timing, sampler.copy, notes)
+            for self.at, one in enumerate(own):
+                results[self.at] = self._concluded(one, sampler)
             return results
         except WrongOutput as wrong:
             found = replace(
@@ -204,13 +209,6 @@ class GpuRun(RunContext):
             ]
             for site in one.sites
         ]
-
-    def _leave_outputs(self, one: Subject) -> None:
-        """Take one more sample of a kernel at each site, which does not count, for the last looks."""
-        for turn, (site, before) in enumerate(zip(one.sites, self.befores(one), strict=True)):
-            self.device.use_stream(turn)
-            self.device.sample([site.work], self.settings.cache, before)
-        self.device.use_stream(0)
 
     def _loaded(self, case: Case, result: Result) -> Subject:
         """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
@@ -269,29 +267,36 @@ class GpuRun(RunContext):
                 copy()  # what it writes is the same from now on
         if not one.case.source.builtin:
             one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
-        self.progress("running", 0)
-        for site in one.sites:
-            self.launch(one, site)
+        for turn, site in enumerate(one.sites):
+            self.progress("running", 0)
+            self.launch(one, turn)
             one.state.look()
-        self.progress("verifying", 0)
-        self._nothing_outside(one)
-        one.before, _ = one.check.in_full(one.sites[0], "before")
-        for found in (one.before, *(one.check.by_digest(site, "before") for site in one.sites[1:])):
+            self.progress("verifying", 0)
+            found = one.check.by_digest(site, "before") if turn else one.check.in_full(site, "before")[0]
+            one.before = one.before or found
             self.raise_if_wrong(one, found)
+        self._nothing_outside(one)
         if one.state.kept and len(one.sites) > 1:
             # Once more, on other inputs, with what the first launches left.
-            for site in one.sites[:2]:
-                self.launch(one, site, reset=False)
-                if again := one.check.by_digest(site, "again"):
+            for turn in range(2):
+                self.launch(one, turn, reset=False)
+                if again := one.check.by_digest(one.sites[turn], "again"):
                     raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
 
-    def _concluded(self, one: Subject, timing: Timing, copy: Timing | None, timed: list[Warning]) -> Result:
-        """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
-        case = one.case
+    def _concluded(self, one: Subject, sampler: Sampler) -> Result:
+        """Return the result of a timed kernel; WrongOutput where its last output for either set of inputs says so, or
+        of a pair, whose places either may have had last, one that it leaves now."""
+        case, (timing, timed) = one.case, sampler.timings[self.at]
+        last = () if sampler.pair else sampler.of_place[::-1]
         self.progress("verifying", 1)
-        for site in one.sites[1:]:
-            self.raise_if_wrong(one, one.check.by_digest(site, "after"))
-        after, outputs = one.check.in_full(one.sites[0], "after")
+        count = len({id(site.inputs) for site in one.sites})
+        for at in range(count)[::-1]:
+            turn = next((turn for turn in last if turn % count == at), at)
+            if not last:
+                self.launch(one, turn)
+            if at:
+                self.raise_if_wrong(one, one.check.by_digest(one.sites[turn], "after"))
+        after, outputs = one.check.in_full(one.sites[turn], "after")
         self.raise_if_wrong(one, after)
         verification = verify.merge(one.before, after) if one.before and after else None
         if not case.source.builtin:
@@ -307,7 +312,7 @@ class GpuRun(RunContext):
             [one.module.ptx],
             entries,
         )
-        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, copy)
+        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, sampler.copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
@@ -348,8 +353,11 @@ class GpuRun(RunContext):
             sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
 
-    def launch(self, one: Subject, site: Site, *, reset: bool = True) -> None:
-        """Run the kernel once on poisoned outputs, after its state has been set back unless told."""
+    def launch(self, one: Subject, turn: int, *, turned: bool = False, reset: bool = True) -> None:
+        """Run the kernel once at a place on poisoned outputs, where it finds no right ones at others, after its state
+        has been set back unless told; `turned`: on the inputs that begin later."""
+        site = (one.sites[turn].turned if turned else None) or one.sites[turn]
+        self.alone(one, turn)
         for work in (*site.reset(), *(one.state.reset() if reset else ())):
             work()
         self.device.run(site.work, f"running {one.case.kernel}")
@@ -358,6 +366,7 @@ class GpuRun(RunContext):
         """Raise WrongOutput where outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
+        self._nothing_outside(one)
         if not one.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
             self._inputs_unchanged(one)
         raise WrongOutput.of(verification)
@@ -476,19 +485,12 @@ def impossible(
 ) -> str | None:
     """Return one sentence where a time is shorter than the card allows, or None."""
     names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
+    peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out"
+    operations = f"{flops} operations in {' and '.join(names)}"
+    fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
     floors = (
-        (
-            bytes_floor(nbytes, info) if nbytes else None,
-            f"{nbytes} bytes take at least",
-            f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out",
-            "fewer bytes move than --bytes says",
-        ),
-        (
-            flops_floor(flops, names, info) if flops else None,
-            f"{flops} operations in {' and '.join(names)} take at least",
-            f"on {info.name}",
-            "it needs fewer operations than --flops says",
-        ),
+        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, fewer[0]),
+        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", fewer[1]),
     )
     for least_s, work, place, other in floors:
         if least_s is not None and median_s < least_s:

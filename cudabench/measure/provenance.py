@@ -28,6 +28,7 @@ KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # of the card's state
 # The parts of a run's time, by the phases that its progress tells of; what comes before is its start.
 PARTS = {
     "compiling": "compile",
+    "compiling all kernels": "compile",
     "making inputs": "prepare",
     "computing the reference": "prepare",
     "copying inputs": "prepare",

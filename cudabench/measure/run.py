@@ -156,6 +156,7 @@ class Run(Kept):
         end = None if seconds is None else time.monotonic() + seconds
         later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
         with self.listener(kernels) as self.shown:
+            self.shown.bound(self.outcomes[0].settings.max_time, end)
             for outcome in self.outcomes:
                 for device in self.devices:
                     make, cases = outcome.series.make, outcome.series.cases
@@ -171,17 +172,19 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        if self.counted and any(result.time for result in self.file.results):
-            with self.listener(kernels) as self.shown:
-                self._count(end)
+        timed = [one for one in self.file.results if one.status == "ok" and one.time and not one.peer]
+        if self.counted and timed:
+            with self.listener(len(timed)) as self.shown:
+                self.shown.bound(0.0, end)
+                self._count(timed, end)
 
-    def _count(self, end: float | None) -> None:
+    def _count(self, timed: Sequence[Result], end: float | None) -> None:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
         from cudabench.measure.counting import Counting
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
+            for result in [one for one in outcome.results if one in timed]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -196,10 +199,9 @@ class Run(Kept):
         self, kernels: int, device: Choice | None = None, settings: Settings | None = None
     ) -> Generator[Session, None, None]:
         """Give a session on a device, the first unless one is named; about `kernels` will run."""
-        with (
-            self.listener(kernels) as self.shown,
-            self._session(device or self.devices[0], settings or self.outcomes[0].settings) as session,
-        ):
+        settings = settings or self.outcomes[0].settings
+        with self.listener(kernels) as self.shown, self._session(device or self.devices[0], settings) as session:
+            self.shown.bound(settings.max_time, None)
             yield session
 
     def measure(self, session: Session, point: Point) -> Result:

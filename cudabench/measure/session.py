@@ -110,6 +110,9 @@ class Silent(AbstractContextManager["Silent"]):
     def __exit__(self, *_: object) -> None:
         """No kernel runs any more, whatever the reason."""
 
+    def bound(self, sampling: float, end: float | None) -> None:
+        """No kernel samples for longer than this, and the run's time is over then, of time.monotonic()."""
+
     def working(self, kernel: str, phase: str, fraction: float) -> None:
         """A kernel is in a phase, of which a fraction is done."""
 

@@ -126,9 +126,9 @@ class SimulatedRun(RunContext):
             self.input_sets[0].poisons(case.expects)
         if self.settings.cpu:
             self.measure_cpu()
-        for case in own:
+        for at, case in enumerate(own):
             if case.source.builtin:
-                self.progress("compiling", 0)
+                self.progress("compiling all kernels", at / len(own))
                 with suppress(CudabenchError), self._compile_limit():
                     image = self.device.load(case).compiled.cubin
                     if self.disassemble and image is not None:

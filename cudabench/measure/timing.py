@@ -62,8 +62,7 @@ class Sampler:
         self.left: dict[int, tuple[int, ...]] = {}  # digests of what samples left at a place
 
     def sample(self) -> None:
-        """Warm up and sample; WrongOutput where a sample's output is wrong. Leaves an output of a kernel that is alone
-        at each site."""
+        """Warm up and sample; WrongOutput where a sample's output is wrong."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
         for one in self.own:
@@ -71,9 +70,6 @@ class Sampler:
         self._until_enough()
         self.device.use_stream(0)
         self._check_touched(range(len(self.sites)))
-        if not self.pair:
-            for turn in set(range(len(self.sites))) - set(self.of_place):  # time was up before; a copy may lie there
-                self.run.launch(self.own[0], self.sites[turn])
         self.timings = self._timings()
         places = len(self.sites)
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
@@ -83,11 +79,13 @@ class Sampler:
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
         for one in self._in_turn():
+            self.run.alone(one, 0)
             one.typical = self._warm_up(one.sites[0].work, one.befores[0], budget_s)
         if hot and all(one.may_repeat() for one in self.own):
             self.runs = hot_runs(min(one.typical for one in self.own))
         for one in self._in_turn() if self.runs > 1 else ():
             if self._first_turned_runs(one):
+                self.run.alone(one, 0)
                 # Again: the references took their time.
                 self._warm_up(one.sites[0].work, one.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
@@ -114,6 +112,8 @@ class Sampler:
         if second:
             from cudabench.results.ab import settled
         start = time.monotonic()
+        self.run.at = 0
+        self.run.progress("timing", 0)
         stop = False
         while not stop:
             group = random.randint((most + 1) // 2, most)
@@ -133,7 +133,10 @@ class Sampler:
         """Take a group of samples of everything at a place."""
         run, cache = self.run, self.settings.cache
         self.device.use_stream(turn)
-        self._check_touched([turn])
+        noted = [at for at in self.left if at != turn and self.sites[at].inputs is self.sites[turn].inputs]
+        self._check_touched([turn, *noted])
+        self.run.alone(self.own[0], turn)
+        self.left |= {other: self._written(other) for other in noted}
         if (copy := self.copies_of[turn]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
         for one in self._in_turn() if self.runs > 1 else ():
@@ -171,10 +174,10 @@ class Sampler:
         """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
         and tell whether there are any; WrongOutput where an output is wrong."""
         self.run.progress("verifying", 0)
-        turned = [found for site in one.sites if (found := self._turned(one, site))]
-        for site in {id(site.inputs): site for site in turned}.values():
-            self.run.launch(one, site)
-            self.run.raise_if_wrong(one, one.check.in_full(site, "before")[0])
+        turned = {turn: found for turn, site in enumerate(one.sites) if (found := self._turned(one, site))}
+        for turn in {id(site.inputs): turn for turn, site in turned.items()}.values():
+            self.run.launch(one, turn, turned=True)
+            self.run.raise_if_wrong(one, one.check.in_full(turned[turn], "before")[0])
         return bool(turned)
 
     def _stop_anywhere(self, one: Subject, turn: int) -> None:

@@ -16,20 +16,20 @@ def folder() -> Path:
     return inside if inside.is_dir() else package.parent / "kernels_cu"
 
 
-def ideas(operation: Operation) -> dict[str, str]:
-    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; empty
-    for an operation that has no chapter."""
+def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
+    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours, or `whole`
+    comments, with detours; empty for an operation that has no chapter."""
     from cudabench.source.comments import first_sentence
     from cudabench.source.files import parse_text
 
     if operation.source != f"{operation.name}.cu":
         return {}
     parsed = parse_text(read(operation.source).text, operation.source)
-    sentences = {kernel.name: first_sentence(kernel.comment) for kernel in parsed.kernels}
+    said = {kernel.name: kernel.comment if whole else first_sentence(kernel.comment) for kernel in parsed.kernels}
     return {
-        kernel.name: sentences[kernel.function]
+        kernel.name: said[kernel.function]
         for kernel in operation.kernels
-        if not kernel.detour and kernel.function in sentences
+        if (whole or not kernel.detour) and kernel.function in said
     }
 
 

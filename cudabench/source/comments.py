@@ -26,9 +26,13 @@ def first_sentence(comment: str) -> str:
 
     A full stop ends a sentence where the text ends or the next word does not begin in lower case ('e.g. this' goes on).
     """
-    paragraph = " ".join(comment.strip().split("\n\n")[0].split())
-    end = re.search(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)[.!?](?=\s+[^a-z\s]|\s*$)", paragraph)
-    return paragraph[: end.end()] if end else paragraph
+    return next(iter(sentences(comment.strip().split("\n\n")[0])), "")
+
+
+def sentences(comment: str) -> list[str]:
+    """Return the sentences of a cleaned comment, each on one line."""
+    words = " ".join(comment.split())
+    return re.split(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bcf\.)\s+(?=[^a-z\s])", words) if words else []
 
 
 def comment_above(text: str, position: int) -> str:

@@ -6,7 +6,8 @@ import contextlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from cudabench import text
 from cudabench.views import console
@@ -16,55 +17,70 @@ if TYPE_CHECKING:
 
 AFTER_S = 0.5  # what is over sooner shows nothing
 EVERY_S = 10.0  # between lines of a log
-PARTS = ("simulating", "launching again", "counting", "timing")  # phases of which a fraction is known
+LEAST_S = 0.5  # less is not said to be left
+SAMPLING, COMPILING = "timing", "compiling all kernels"
+PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)  # phases of which a fraction is known
+ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)  # for all kernels of a problem
+SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
 
 
-class Progress:
-    """Shows kernel, phase and a bar while a run lasts; in a pipe one line every so many seconds, from a thread, so that
-    a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
+class _Beside:
+    """What a thread shows, if anything, until the context ends; nothing where the process may have no more threads."""
 
-    def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total, self._done, self._every = total, 0, every or EVERY_S
-        self._begun = time.monotonic()
-        self._now: tuple[int, str, str, float] | None = None
+    def __init__(self, show: Callable[[], None] | None) -> None:
         self._over = threading.Event()
-        moves = shown and sys.stderr.isatty()
-        self._bar = _bar() if moves else None
-        self._log = threading.Thread(target=self._tell, daemon=True) if shown and not moves else None
+        self._thread = threading.Thread(target=show, daemon=True) if show else None
 
-    def __enter__(self) -> Progress:
-        if self._bar:
-            self._bar.start()
-            self._task = self._bar.add_task("starting", total=self._total)
-        if self._log:
-            with contextlib.suppress(RuntimeError):  # the process may have no more threads
-                self._log.start()
+    def __enter__(self) -> Any:
+        if self._thread:
+            with contextlib.suppress(RuntimeError):
+                self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
         self._over.set()
-        if self._log and self._log.ident is not None:
-            self._log.join()
+        if self._thread and self._thread.ident is not None:
+            self._thread.join()
+
+
+class Progress(_Beside):
+    """Shows kernel, phase, a bar and how long is left while a run lasts; in a pipe one line every so many seconds, so
+    that a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
+
+    def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
+        self._total, self._done, self._every = total, 0, every or EVERY_S
+        self._begun = self._heard = time.monotonic()
+        self._worked = self._ended = 0.0  # seconds, without what is done once; until the last kernel that is done
+        self._sampling = self._end = float("inf")
+        self._now: tuple[int, str, str, float] | None = None
+        self._since: dict[str, tuple[str, float]] = {}  # the phase of each kernel
+        self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
+        self._task = self._bar.add_task("starting", total=total) if self._bar else None
+        super().__init__((self._move if self._bar else self._tell) if shown else None)
+
+    def bound(self, sampling: float, end: float | None) -> None:
+        """Know the most seconds that a kernel samples, and when the run's time is over, of time.monotonic()."""
+        self._sampling, self._end = sampling, float("inf") if end is None else end
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel is in a phase, of which a fraction is done."""
+        self._worked, self._heard = self._work(), time.monotonic()
         self._now = self._done, kernel, phase, fraction
         if phase == "warming up" and (self._bar or self._log):
             from cudabench.views import cards, table  # noqa: F401 (while the GPU works)
 
             console.err()
-        if self._bar:
-            said = f"{self._done + 1}/{self._total} {kernel}: {phase}"
-            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == "timing"), description=said)
+        if self._since.get(kernel, ("",))[0] != phase:
+            self._since[kernel] = phase, self._heard
+        if self._bar and self._task is not None:
+            said = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
+            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=said)
 
     def finished(self, printed: str) -> None:
-        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line.
-
-        Its last line ends, too: what is printed next must not make a command of both to a CI runner.
-        """
+        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line. Its last line
+        ends, too: what is printed next must not make a command of both to a CI runner."""
         self._done += 1
+        self._ended = self._work()
         if not printed:
             return
         printed += "" if printed.endswith("\n") else "\n"
@@ -73,15 +89,42 @@ class Progress:
         else:
             sys.stderr.write(text.log(printed))
 
+    def left(self) -> str:
+        """Return how long the run takes still by the mean of its kernels so far; before one is done how long its phase
+        takes, by the part that is done or a bound; '' where nothing is known."""
+        if self._now is None:
+            return ""
+        (_, kernel, phase, fraction), now = self._now, time.monotonic()
+        lasted, budget = now - self._since[kernel][1], self._end - now
+        mean = self._ended / max(self._done, 1)
+        known = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
+        if phase in PARTS and fraction > 0.02:
+            known += [(lasted / fraction - lasted, "about {} more")]
+        if phase == SAMPLING:
+            known += [(self._sampling - lasted, "{} more at most")]
+        known += [(budget, "{} left at most")]
+        rest, said = next((one for one in known if LEAST_S < one[0] < float("inf")), (0.0, ""))
+        rest = min(rest, budget)
+        return said.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
+
+    def _work(self) -> float:
+        return self._worked + (time.monotonic() - self._heard) * ((self._now[2] if self._now else "") not in ONCE)
+
+    def _move(self) -> None:
+        assert self._bar
+        with self._bar:
+            self._over.wait()
+
     def _tell(self) -> None:
         while not self._over.wait(self._every):
             seconds = time.monotonic() - self._begun
             line = f"{seconds:.0f} s: starting\n"
             if self._now is not None:
                 done, kernel, phase, fraction = self._now
-                part = f" {fraction:.0%}" if phase in PARTS and 0 < fraction < 1 else ""
-                done = min(done, self._total)
-                line = f"{seconds:.0f} s: {done} of {self._total} done, {text.line(kernel)}: {phase}{part}\n"
+                part = f" {fraction:.0%}" if phase in (*PARTS, SAMPLING) and 0 < fraction < 1 else ""
+                left = f"; {said}" if (said := self.left()) else ""
+                what = f"{text.line(kernel)}: {SAID.get(phase, phase)}{part}{left}"
+                line = f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {what}\n"
             try:
                 sys.stderr.write(text.log(line))
                 sys.stderr.flush()
@@ -89,46 +132,35 @@ class Progress:
                 return
 
 
-class Waiting:
+class Waiting(_Beside):
     """Shows on a terminal what is waited for, of which no part is known, once that has lasted a moment."""
 
     def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
-        self._what = what
-        self._lock = threading.Lock()  # to begin and to end do not meet
-        self._bar: RichProgress | None = None
-        self._over = not (shown and sys.stderr.isatty())
-        self._timer = threading.Timer(AFTER_S if after is None else after, self._show)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        if not self._over:
-            with contextlib.suppress(RuntimeError):  # the process may have no more threads
-                self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._over = True
-            if self._bar:
-                self._bar.stop()
+        self._what, self._after = what, AFTER_S if after is None else after
+        super().__init__(self._show if shown and sys.stderr.isatty() else None)
 
     def _show(self) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):  # nobody reads any more
-            if not self._over:
-                self._bar = _bar()
-                self._bar.add_task(self._what, total=None)
-                self._bar.start()
+        if not self._over.wait(self._after):
+            with contextlib.suppress(OSError, ValueError), _bar() as bar:  # nobody reads any more
+                bar.add_task(self._what, total=None)
+                self._over.wait()
 
 
-def _bar() -> RichProgress:
-    """Return a line with what is done, how much of it, and since when."""
+def _bar(left: Callable[[], str] = str) -> RichProgress:
+    """Return a line with what is done, how much of it, since when, and how long is left."""
     from rich import progress
+    from rich.text import Text
+
+    class Left(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text(left())
 
     return progress.Progress(
         progress.SpinnerColumn(),
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=24),
         progress.TimeElapsedColumn(),
+        Left(),
         console=console.err(),
         transient=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
@@ -11,7 +12,7 @@ from cudabench.plan import chapters, constants
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
-from cudabench.results import stats, units
+from cudabench.results import behind, stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
@@ -72,6 +73,8 @@ def show(
     else:
         for text in limit_lines(operation, results):
             say(out, text)
+        for text in behind_lines(operation, devices, results, more):
+            say(out, text, soft_wrap=True)
     if said := chosen_line(operation, results):
         say(out, said, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
@@ -105,6 +108,23 @@ def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
     lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
     named = ((headlines.name_at(result, results), result) for result in known)
     return [*lines, *(f"{name}: {verdict.sentence(result, known, ideas)}" for name, result in named)]
+
+
+def behind_lines(
+    operation: Operation, devices: Sequence[DeviceInfo], results: Sequence[Result], more: Callable[[str], str] | None
+) -> list[str]:
+    """Return a line for each rung that is far behind the fastest row, of several sizes for where it is most."""
+    sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
+    found = behind.rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
+    lines = []
+    for rows in grouped((one[0].kernel, one) for one in found).values():
+        rung, best, share, why = min(rows, key=lambda row: row[2])
+        command = more(rung.kernel) if more else f"cudabench explain {operation.name} -k {rung.kernel}"
+        if "--size" not in command.split():
+            command += f" --size {' '.join(str(rung.size[name]) for name in operation.dimensions)}"
+        name = headlines.name_at(rung, results) + (f", the worst of {len(rows)}" if len(rows) > 1 else "")
+        lines.append(f"{name}: {share:.2g} of the speed of {best.kernel}. {why or f'What limits it: {command}'}")
+    return lines
 
 
 BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
