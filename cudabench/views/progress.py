@@ -66,7 +66,7 @@ class Progress(_Beside):
         """Show that a kernel is in a phase, of which a fraction is done."""
         self._worked, self._heard = self._work(), time.monotonic()
         self._now = self._done, kernel, phase, fraction
-        if phase == "warming up" and (self._bar or self._log):
+        if phase == "warming up" and self._thread:
             from cudabench.views import cards, table  # noqa: F401 (while the GPU works)
 
             console.err()
