@@ -15,6 +15,8 @@
 #include <cstring>
 #include <vector>
 
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
 namespace engine {
 
 using i8 = int8_t;
@@ -181,6 +183,17 @@ struct Block {
 
 inline int lanes_of(u32 mask) { return __builtin_popcount(mask); }
 inline int first_lane(u32 mask) { return __builtin_ctz(mask); }
+
+// Operations as a file of vector code has them, see lanes.hpp.
+struct Table {
+    const Operation *first;
+    size_t count;
+};
+
+// What vector code asks of the rest: the regions of the launch; and, to note of a warp, the lanes of a division or root
+// that call the subroutine behind the kernel, those that do not, and the ones of zero among the first.
+i64 constant_regions(const Block &block, const Region *&first);
+void note_detour(Block &block, const Op &op, u32 called, u32 others, u32 zero);
 
 // The operations of each part, by name.
 const std::vector<Operation> &memory_operations();

@@ -9,6 +9,7 @@
 #include "races.hpp"
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -73,6 +74,7 @@ struct Worker {
     Races races;
     Footprints footprints;
     Atomics atomics;
+    std::map<i32, Detour> detours; // by line of the PTX
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.

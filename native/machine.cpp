@@ -7,41 +7,46 @@
 
 namespace engine {
 
-namespace base {
-const std::vector<Operation> &scalar_operations();
-}
+#define SCALARS(LEVEL) \
+    namespace LEVEL { \
+    Table integers(); \
+    Table floats(); \
+    Table conversions(); \
+    Table halves(); \
+    }
+SCALARS(base)
 #ifdef HAVE_AVX2
-namespace avx2 {
-const std::vector<Operation> &scalar_operations();
-}
+SCALARS(avx2)
 #endif
 #ifdef HAVE_AVX512
-namespace avx512 {
-const std::vector<Operation> &scalar_operations();
-}
+SCALARS(avx512)
 #endif
 
 namespace {
 
 constexpr i64 CHECKED = 256; // steps between two looks at the clock
 
-const std::vector<Operation> &scalar_operations() {
+#define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves()}
+
+std::vector<Table> scalar_operations() {
 #ifdef HAVE_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
-        return avx512::scalar_operations();
+        return TABLES(avx512);
 #endif
 #ifdef HAVE_AVX2
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return avx2::scalar_operations();
+        return TABLES(avx2);
 #endif
-    return base::scalar_operations();
+    return TABLES(base);
 }
 
 const std::vector<Operation> &operations() {
     static const std::vector<Operation> all = [] {
         std::vector<Operation> found;
-        for (const auto *part : {&scalar_operations(), &memory_operations(), &atomic_operations(), &warp_operations()})
+        for (const Table &part : scalar_operations())
+            found.insert(found.end(), part.first, part.first + part.count);
+        for (const auto *part : {&memory_operations(), &atomic_operations(), &warp_operations()})
             found.insert(found.end(), part->begin(), part->end());
         return found;
     }();

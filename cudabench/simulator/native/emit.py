@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -53,10 +54,23 @@ class Emit:
         self.ops: list[NativeOp] = []
         self.members = -2
         self._after: list[NativeOp] = []
+        self._scratch: Counter[int] = Counter()
 
     def op(self, name: str, into: tuple[int, ...] = (), sources: tuple[int, ...] = (), **more: Any) -> None:
         """Add an operation."""
         self.ops.append(NativeOp(name, into, sources, **more))
+
+    def scratch(self, bits: int) -> int:
+        """Return a register of a width for what lives within the instruction."""
+        self._scratch[bits] += 1
+        key = (bits, self._scratch[bits])
+        return self.builder.once(self.builder.scratch, key, bits, Affine(0) if bits > 1 else False)
+
+    def then(self, name: str, bits: int, *sources: int, **more: Any) -> int:
+        """Add an operation with a result that lives within the instruction; return that register of a width."""
+        into = self.scratch(bits)
+        self.op(name, (into,), sources, **more)
+        return into
 
     def source(self, operand: Operand, type_: str) -> int:
         """Return a register of the type's width that holds a source operand read as the type."""
@@ -74,21 +88,19 @@ class Emit:
             return index
         if 1 in (width, bits) or 128 in (width, bits):
             raise NotEncoded(self.ins.text)
-        new = self.builder.new(bits, Affine(0))
-        self.op(f"resize.u{width}.u{bits}", (new,), (index,))
-        return new
+        return self.then(f"resize.u{width}.u{bits}", bits, index)
 
     def target(self, operand: Operand, bits: int, signed: bool = False) -> int:
         """Return a register of a width that becomes the destination; a wider one gets it with zeros or its sign."""
         if isinstance(operand, Symbol) and operand.name == "_":
-            return self.builder.new(bits, Affine(0) if bits > 1 else False)
+            return self.scratch(bits)
         index = self.builder.target(operand)
         width = self.builder.width(index)
         if width == bits:
             return index
         if 1 in (width, bits) or 128 in (width, bits):
             raise NotEncoded(self.ins.text)
-        new = self.builder.new(bits, Affine(0))
+        new = self.scratch(bits)
         sign = "s" if signed else "u"
         self._after.append(NativeOp(f"resize.{sign}{bits}.u{width}", (index,), (new,)))
         return new
@@ -135,7 +147,7 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     encode = _ENCODERS.get((ins.opcode, type_)) or _ENCODERS.get((ins.opcode, ANY_TYPE))
     if encode is None:
         return None
-    uses, defs = builder.uses, builder.defs
+    uses, defs, stream = builder.uses, builder.defs, len(builder.stream)
     builder.uses, builder.defs = [], []
     emit = Emit(builder, ins, access)
     try:
@@ -143,5 +155,6 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     except (NotEncoded, Refuse, PtxError):
         return None
     finally:
-        builder.uses, builder.defs = uses, defs
-    return emit.native()
+        made = builder.stream[stream:]  # for operands that are found anew each time, as an address in a frame
+        builder.uses, builder.defs, builder.stream[stream:] = uses, defs, []
+    return None if made else emit.native()

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.native import atomics, memory, scalar, warp  # noqa: F401 (register what encodes instructions)
+from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
+    atomics,
+    conversions,
+    floats,
+    integers,
+    memory,
+    scalar,
+    warp,
+)
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import Block, Code, Op

@@ -1,54 +1,187 @@
-"""Arithmetic, moves, comparisons and selections in the native engine."""
+"""Moves, addresses, comparisons and selections in the native engine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from cudabench.simulator.isa.access import space_of
+from cudabench.simulator.isa.elementwise import INTEGERS
+from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Instruction, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Symbol, Vector
+
+PAIRS = ("f16x2", "bf16x2")
+INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # flags of two predicates
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
+_SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+_TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}  # of exchanged operands
+
+
+def plain(emit: Emit, ins: Instruction, name: str, types: Sequence[str], result: str, flags: int = 0) -> None:
+    """Emit one operation, with sources of some types."""
+    sources = tuple(emit.source(*each) for each in zip(ins.operands[1:], types, strict=True))
+    emit.op(name, (emit.target(ins.operands[0], BITS[result], result[0] == "s"),), sources, flags=flags)
+
+
+def sign(type_: str) -> str:
+    """Return s for integers with a sign, else u."""
+    return "s" if type_[0] == "s" else "u"
 
 
 @encodes("mov")
 def _mov(emit: Emit, ins: Instruction) -> None:
     into, out_of = ins.operands
-    bits = BITS[ins.modifiers[-1]]
-    if isinstance(into, Vector) or isinstance(out_of, Vector):
+    type_ = ins.modifiers[-1]
+    bits = BITS[type_]
+    if bits == 128 or isinstance(out_of, Negated):
         raise NotEncoded(ins.text)
-    emit.op(f"mov.{bits}", (emit.target(into, bits),), (emit.source(out_of, f"b{bits}" if bits > 1 else "pred"),))
+    if isinstance(into, Vector):
+        piece = bits // len(into.items)
+        source = emit.source(out_of, type_)
+        ignored = Symbol("_")
+        targets = tuple(-1 if item == ignored else emit.target(item, piece) for item in into.items)
+        emit.op(f"unpack.{bits}.{piece}", targets, (source,))
+    elif isinstance(out_of, Vector):
+        piece = bits // len(out_of.items)
+        sources = tuple(emit.source(item, f"b{piece}") for item in out_of.items)
+        emit.op(f"pack.{bits}.{piece}", (emit.target(into, bits),), sources)
+    else:
+        emit.op(f"mov.{bits}", (emit.target(into, bits),), (emit.source(out_of, type_),))
 
 
 @encodes("cvta")
 def _cvta(emit: Emit, ins: Instruction) -> None:
-    if "global" not in ins.modifiers:
-        raise NotEncoded(ins.text)
-    emit.op("mov.64", (emit.target(ins.operands[0], 64),), (emit.source(ins.operands[1], "u64"),))
-
-
-def _plain(emit: Emit, ins: Instruction, name: str, type_: str, result: str) -> None:
-    """Emit an operation whose sources all have one type."""
-    sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:])
-    emit.op(name, (emit.target(ins.operands[0], BITS[result], result[0] == "s"),), sources)
-
-
-@encodes("add")
-def _add(emit: Emit, ins: Instruction) -> None:
-    type_ = ins.modifiers[-1]
-    if len(ins.modifiers) > 1:
-        raise NotEncoded(ins.text)
-    _plain(emit, ins, "add.f32" if type_ == "f32" else f"add.{BITS[type_]}", type_, type_)
-
-
-@encodes("mul", "mad")
-def _mul(emit: Emit, ins: Instruction) -> None:
-    type_ = ins.modifiers[-1]
-    if ins.opcode == "mul" and ins.modifiers == ("wide", "s32"):
-        _plain(emit, ins, "mul.wide.s32", type_, "s64")
-    elif ins.opcode == "mad" and ins.modifiers[:-1] == ("lo",) and BITS[type_] == 32:
-        _plain(emit, ins, "mad.lo.32", type_, type_)
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
+    source = emit.source(ins.operands[1], "u64")
+    into = (emit.target(ins.operands[0], 64),)
+    if window:
+        shift = emit.builder.constant(-window if "to" in ins.modifiers else window, 64)
+        emit.op("add.64", into, (source, shift))
     else:
+        emit.op("mov.64", into, (source,))
+
+
+@encodes("isspacep")
+def _isspacep(emit: Emit, ins: Instruction) -> None:
+    space = space_of(ins)
+    flags = {"global": 1, "const": 2}.get(space, 0)
+    if not flags and space not in _WINDOWS:
         raise NotEncoded(ins.text)
+    source = emit.source(ins.operands[1], "u64")
+    into = (emit.target(ins.operands[0], 1),)
+    emit.op("isspacep", into, (source,), immediate=_WINDOWS.get(space, 0), flags=flags)
+
+
+# Comparisons.
+
+
+def _compared(emit: Emit, ins: Instruction, into: int) -> None:
+    """Emit the comparison of operands 1 and 2 of setp or set."""
+    name, type_ = ins.modifiers[0], ins.modifiers[-1]
+    half, flags = type_ in ("f16", "bf16"), 4 if "ftz" in ins.modifiers else 0
+    if half and flags:
+        raise NotEncoded(ins.text)
+    x, y = (emit.source(operand, "b16" if half else type_) for operand in ins.operands[1:3])
+    if half:
+        x, y = (emit.then(f"cvt.f32.{type_}", 32, index) for index in (x, y))
+    _compare(emit, name, "f32" if half else type_, into, x, y, flags)
+
+
+def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags: int = 0) -> None:
+    """Emit a comparison of two registers."""
+    name = _SAME.get(name, name)
+    if name in _TURNED:
+        x, y, name = y, x, _TURNED[name]
+    if type_ in INTEGERS:
+        flags, type_ = 0, str(BITS[type_]) if name in ("eq", "ne") else f"{sign(type_)}{BITS[type_]}"
+    emit.op(f"setp.{name}.{type_}", (into,), (x, y), flags=flags)
+
+
+def _third(emit: Emit, ins: Instruction) -> tuple[str, int, bool] | None:
+    """Return what combines a comparison with a predicate: the operation, the register, whether it is inverted."""
+    combine = next((word for word in ins.modifiers[1:] if word in ("and", "or", "xor")), None)
+    return None if combine is None else (combine, *emit.predicate(ins.operands[3]))
+
+
+def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
+    """Emit the comparisons of both halves of operands 1 and 2; return their predicates."""
+    type_ = ins.modifiers[-1]
+    parts = []
+    for operand in ins.operands[1:3]:
+        low, high = emit.scratch(16), emit.scratch(16)
+        emit.op("unpack.32.16", (low, high), (emit.source(operand, "b32"),))
+        parts.append([emit.then(f"cvt.f32.{type_[:-2]}", 32, half) for half in (low, high)])
+    found = emit.scratch(1), emit.scratch(1)
+    for into, x, y in zip(found, *parts, strict=True):
+        _compare(emit, ins.modifiers[0], "f32", into, x, y)
+    return found
 
 
 @encodes("setp")
 def _setp(emit: Emit, ins: Instruction) -> None:
-    if len(ins.modifiers) != 2 or len(ins.operands) != 3:
-        raise NotEncoded(ins.text)
-    _plain(emit, ins, f"setp.{ins.modifiers[0]}.{ins.modifiers[1]}", ins.modifiers[1], "pred")
+    into = ins.operands[0]
+    first, second = into if isinstance(into, Pair) else (into, None)
+    if ins.modifiers[-1] in PAIRS and second is not None:
+        for half, each in zip(_halves(emit, ins), (first, second), strict=True):
+            emit.op("mov.1", (emit.target(each, 1),), (half,))
+        return
+    third = _third(emit, ins)
+    if third is None and second is None:
+        _compared(emit, ins, emit.target(first, 1))
+        return
+    found, results = emit.scratch(1), []
+    _compared(emit, ins, found)
+    for inverted in (False, True)[: 1 if second is None else 2]:
+        if third is None:
+            results.append(emit.then("mov.1", 1, found, flags=int(inverted)))
+        else:
+            name, other, flip = third
+            results.append(emit.then(f"{name}.1", 1, found, other, flags=INVERTED[inverted, flip]))
+    for result, each in zip(results, (first, second), strict=False):
+        assert each is not None
+        emit.op("mov.1", (emit.target(each, 1),), (result,))
+
+
+@encodes("set")
+def _set(emit: Emit, ins: Instruction) -> None:
+    result, type_ = ins.modifiers[-2:]
+    ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
+    constant = emit.builder.constant
+    if type_ in PAIRS:
+        yes, no = constant(ones.get(result[:-2], 0xFFFF), 16), constant(0, 16)
+        halves = tuple(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins))
+        emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), halves)
+        return
+    bits, found, third = BITS[result], emit.scratch(1), _third(emit, ins)
+    _compared(emit, ins, found)
+    if third is not None:
+        name, other, flip = third
+        found = emit.then(f"{name}.1", 1, found, other, flags=INVERTED[False, flip])
+    sources = (constant(ones.get(result, (1 << bits) - 1), bits), constant(0, bits), found)
+    emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
+
+
+@encodes("selp")
+def _selp(emit: Emit, ins: Instruction) -> None:
+    type_ = ins.modifiers[-1]
+    sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:3])
+    condition, flip = emit.predicate(ins.operands[3])
+    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (*sources, condition), flags=int(flip))
+
+
+@encodes("slct")
+def _slct(emit: Emit, ins: Instruction) -> None:
+    type_, kind = ins.modifiers[-2:]
+    x, y = (emit.source(operand, type_) for operand in ins.operands[1:3])
+    chosen = emit.scratch(1)
+    _compare(emit, "ge", kind, chosen, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
+    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (x, y, chosen))
+
+
+def predicates(emit: Emit, ins: Instruction) -> None:
+    """Emit and, or, xor or not of predicates."""
+    (x, flip), *others = (emit.predicate(operand) for operand in ins.operands[1:])
+    y, flip_y = others[0] if others else (-1, False)
+    name = "mov" if ins.opcode == "not" else ins.opcode
+    flags = INVERTED[flip != (ins.opcode == "not"), flip_y]
+    emit.op(f"{name}.1", (emit.target(ins.operands[0], 1),), (x, y) if others else (x,), flags=flags)

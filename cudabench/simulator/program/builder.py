@@ -80,6 +80,7 @@ class Builder:
         self.widths: list[int] = []
         self.initial: list[Value] = []
         self.constants: dict[tuple[int, int], int] = {}
+        self.scratch: dict[tuple[int, int], int] = {}  # registers of the native engine alone, by width and number
         self.special: dict[str, int] = {}
         self.stream: list[Op | str] = []
         self.refused: dict[Unsupported, None] = {}

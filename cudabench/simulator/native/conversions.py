@@ -1,0 +1,130 @@
+"""Conversions in the native engine."""
+
+from __future__ import annotations
+
+from cudabench.simulator.isa.elementwise import INTEGERS
+from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE
+from cudabench.simulator.native.integers import SIGNED
+from cudabench.simulator.native.scalar import sign
+from cudabench.simulator.program.ptx import BITS, Instruction
+
+_INTEGRAL = {"rni": 0, "rzi": 1, "rmi": 2, "rpi": 3}  # in the order of ROUNDINGS
+_HALVES = ("f16", "bf16")
+_REALS = (*_HALVES, "f32", "f64")
+
+
+@encodes("cvt")
+def _cvt(emit: Emit, ins: Instruction) -> None:
+    words = ins.modifiers
+    result, type_ = words[-2:]
+    if words[0] == "pack":
+        raise NotEncoded(ins.text)
+    if result in ("f16x2", "bf16x2") and type_ == "f32":
+        _pair(emit, ins, result)
+        return
+    if len(ins.operands) != 2 or not {result, type_} <= {*INTEGERS, *_REALS, "tf32"} or type_ == "tf32":
+        raise NotEncoded(ins.text)
+    if type_ in INTEGERS:
+        if result in INTEGERS:
+            _resize(emit, ins, result, type_)
+        else:
+            _from_integer(emit, ins, result, type_)
+    elif result in INTEGERS:
+        _to_integer(emit, ins, result, type_)
+    else:
+        _between_floats(emit, ins, result, type_)
+
+
+def _flags(ins: Instruction) -> int:
+    words = ins.modifiers
+    mode = ROUNDINGS.index(rounding_mode(ins))
+    saturates = any(word in ("sat", "satfinite") for word in words)
+    return mode | FLUSH * ("ftz" in words) | SATURATE * saturates | RELU * ("relu" in words)
+
+
+def _resize(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
+    bits, out = BITS[type_], BITS[result]
+    value = emit.source(ins.operands[1], type_)
+    if "sat" in ins.modifiers or "satfinite" in ins.modifiers:
+        wide = value if bits == 64 else emit.then(f"resize.{sign(type_)}{bits}.u64", 64, value)
+        flags = out | SIGNED * (result[0] == "s")
+        value = emit.then("clamp.u64" if bits == 64 and type_[0] != "s" else "clamp.s64", 64, wide, flags=flags)
+        bits, type_ = 64, "u64"
+    kind = sign(type_) if out > bits else "u"
+    name = f"mov.{bits}" if bits == out else f"resize.{kind}{bits}.u{out}"
+    emit.op(name, (emit.target(ins.operands[0], out, result[0] == "s"),), (value,))
+
+
+def _widened(emit: Emit, ins: Instruction, type_: str) -> tuple[int, str]:
+    """Return the register of a float operand, a half as float32, and its type."""
+    if type_ in _HALVES:
+        return emit.then(f"cvt.f32.{type_}", 32, emit.source(ins.operands[1], "b16")), "f32"
+    return emit.source(ins.operands[1], type_), type_
+
+
+def _to_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
+    mode = next((_INTEGRAL[word] for word in ins.modifiers if word in _INTEGRAL), _INTEGRAL["rzi"])
+    flags = mode | FLUSH * ("ftz" in ins.modifiers and type_ in ("f32", "bf16"))
+    value, kind = _widened(emit, ins, type_)
+    into = (emit.target(ins.operands[0], BITS[result], result[0] == "s"),)
+    emit.op(f"cvt.{sign(result)}{BITS[result]}.{kind}", into, (value,), flags=flags)
+
+
+def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
+    bits, flags = BITS[type_], _flags(ins)
+    value = emit.source(ins.operands[1], type_)
+    if any(word in _INTEGRAL for word in ins.modifiers) or flags & RELU or result == "tf32":
+        raise NotEncoded(ins.text)
+    if bits < 32:
+        value = emit.then(f"resize.{sign(type_)}{bits}.u32", 32, value)
+    kind = f"{sign(type_)}{max(bits, 32)}"
+    if result in _HALVES:
+        if (bits == 64 and result == "bf16") or (flags & 3 and result == "f16") or flags & FLUSH:
+            raise NotEncoded(ins.text)
+        value = emit.then(f"cvt.f64.{kind}", 64, value)
+        kind, flags = "f64", flags & ~SATURATE if result == "bf16" else flags
+    emit.op(f"cvt.{result}.{kind}", (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+
+
+def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
+    flags = _flags(ins)
+    integral = next((_INTEGRAL[word] for word in ins.modifiers if word in _INTEGRAL), None)
+    if (type_ == "f16" or result in _HALVES) and flags & FLUSH:
+        raise NotEncoded(ins.text)
+    if (result, type_) == ("f64", "f16"):
+        value, kind = emit.source(ins.operands[1], "b16"), "f16"
+    else:
+        value, kind = _widened(emit, ins, type_)
+    into = (emit.target(ins.operands[0], BITS[result]),)
+    if integral is not None:
+        if result != type_ or flags & RELU:
+            raise NotEncoded(ins.text)
+        value = emit.then(f"round.{kind}", BITS[kind], value, flags=integral | (flags & FLUSH))
+    if result == "tf32":
+        if kind != "f32" or flags & (RELU | FLUSH):
+            raise NotEncoded(ins.text)
+        emit.op("tf32", into, (value,), flags=int(rounding_mode(ins) == "rn"))
+        return
+    if result == "f16" and flags & 3 and type_ != "f16":
+        raise NotEncoded(ins.text)
+    if result == "bf16":
+        flags &= ~SATURATE
+    if BITS[result] >= BITS[type_] and result != "bf16":
+        flags &= ~3
+    if result == kind:  # float32 and float64 as they are
+        emit.op(f"finish.{kind}", into, (value,), flags=flags)
+    else:
+        emit.op(f"cvt.{result}.{kind}", into, (value,), flags=flags)
+
+
+def _pair(emit: Emit, ins: Instruction, result: str) -> None:
+    flags = _flags(ins) & ~(SATURATE | FLUSH)
+    if flags & 3 and result == "f16x2":
+        raise NotEncoded(ins.text)
+    high, low = (
+        emit.then(f"cvt.{result[:-2]}.f32", 16, emit.source(operand, "f32"), flags=flags)
+        for operand in ins.operands[1:]
+    )  # fmt: skip
+    emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), (low, high))

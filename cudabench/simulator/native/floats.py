@@ -1,0 +1,102 @@
+"""Floating-point arithmetic in the native engine."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.count import detours
+from cudabench.simulator.isa.floating import FLOATS, ROUNDINGS, rounding_mode
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.native.layout import DETOUR
+from cudabench.simulator.native.scalar import plain
+from cudabench.simulator.program.ptx import BITS, Instruction
+from cudabench.simulator.report import Executed
+
+FLUSH, SATURATE, RELU, PASS_NAN, BY_SIZE, SIGN_BY_XOR = 4, 8, 16, 32, 64, 128  # as in lanes.hpp
+_WORDS = {"ftz": FLUSH, "sat": SATURATE, "relu": RELU}
+_EXTREMES = {"NaN": PASS_NAN, "abs": BY_SIZE, "xorsign": SIGN_BY_XOR}
+_DIRECTED = ("add", "sub", "mul", "div", "sqrt", "rcp", "fma", "mad")
+
+
+def said(ins: Instruction) -> int:
+    """Return what an instruction's modifiers but the rounding say, as flags."""
+    return sum(flag for word, flag in _WORDS.items() if word in ins.modifiers)
+
+
+def _operands(emit: Emit, ins: Instruction) -> list[int]:
+    bits = BITS[ins.modifiers[-1]]
+    type_ = ins.modifiers[-1] if ins.modifiers[-1] in ("f32", "f64") else f"b{bits}"
+    return [emit.source(operand, type_) for operand in ins.operands[1:]]
+
+
+def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
+    """Emit an operation of a floating-point type: of two float32 in a register of 64 bits part by part."""
+    type_ = ins.modifiers[-1]
+    sources, bits = _operands(emit, ins), BITS[type_]
+    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, whose NaN it shows
+        name, sources[1] = "add", emit.then(f"neg.{type_}", bits, sources[1])
+    if type_ not in ("f32", "f64", "f32x2"):
+        flags &= ~FLUSH  # denormals of 16 bits are no denormals where they are computed
+        if flags & 3:
+            raise NotEncoded(ins.text)
+    if type_ != "f32x2":
+        emit.op(f"{name}.{type_}", (emit.target(ins.operands[0], bits),), tuple(sources), flags=flags)
+        return
+    parts = []
+    for source in sources:
+        halves = emit.scratch(32), emit.scratch(32)
+        emit.op("unpack.64.32", halves, (source,))
+        parts.append(halves)
+    found = tuple(emit.then(f"{name}.f32", 32, *each, flags=flags) for each in zip(*parts, strict=True))
+    emit.op("pack.64.32", (emit.target(ins.operands[0], 64),), found)
+
+
+@encodes(
+    "add", "sub", "mul", "div", "sqrt", "rcp", "rsqrt", "abs", "neg", "copysign", "sin", "cos", "ex2", "lg2", "tanh",
+    "fma", "mad", types=FLOATS,
+)  # fmt: skip
+def _arithmetic(emit: Emit, ins: Instruction) -> None:
+    type_, opcode = ins.modifiers[-1], "fma" if ins.opcode == "mad" else ins.opcode
+    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):
+        plain(emit, ins, f"{opcode}.upper.f64", ("f64",), "f64")
+        return
+    if detours.rule(ins.opcode, ins.modifiers) is not None:
+        emit.op(f"detour.{opcode}.{type_}", (), tuple(_operands(emit, ins)))
+    mode = ROUNDINGS.index(rounding_mode(ins)) if ins.opcode in _DIRECTED else 0
+    _emit(emit, ins, opcode, mode | said(ins))
+
+
+@encodes("min", "max", types=FLOATS)
+def _extreme(emit: Emit, ins: Instruction) -> None:
+    type_, bits = ins.modifiers[-1], BITS[ins.modifiers[-1]]
+    flags = sum(flag for word, flag in _EXTREMES.items() if word in ins.modifiers)
+    sources = _operands(emit, ins)
+    if len(sources) > 2:
+        if flags & SIGN_BY_XOR:
+            raise NotEncoded(ins.text)
+        sources = [emit.then(f"{ins.opcode}.{type_}", bits, *sources[:2], flags=flags), sources[2]]
+    into = (emit.target(ins.operands[0], bits),)
+    emit.op(f"{ins.opcode}.{type_}", into, tuple(sources), flags=flags | said(ins))
+
+
+@encodes("testp", types=("f32", "f64"))
+def _testp(emit: Emit, ins: Instruction) -> None:
+    plain(emit, ins, f"testp.{ins.modifiers[0]}.{ins.modifiers[-1]}", ins.modifiers[-1:], "pred")
+
+
+def read_detours(library: Any, handle: Any) -> dict[int, Executed]:
+    """Return by line of the PTX what called the subroutine of a division or root, as `Machine.detours` has it."""
+    library.cudabench_detours.restype = ctypes.c_int64
+    count = library.cudabench_detours(handle, None, None, ctypes.c_int64(0))
+    lines, found = np.zeros(count, np.int32), np.zeros(count, DETOUR)
+    library.cudabench_detours(
+        handle, ctypes.c_void_p(lines.ctypes.data), ctypes.c_void_p(found.ctypes.data), ctypes.c_int64(count)
+    )
+    names = ("taken", "taking", "parted", "zero_lanes", "zero_warps")
+    return {
+        int(line): Executed().plus(**{name: int(row[name]) for name in names})
+        for line, row in zip(lines, found, strict=True)
+    }  # fmt: skip

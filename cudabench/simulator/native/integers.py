@@ -1,0 +1,224 @@
+"""Integer arithmetic, logic, shifts and bit fields in the native engine."""
+
+from __future__ import annotations
+
+from cudabench.simulator.isa.elementwise import INTEGERS
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.native.scalar import plain, predicates, sign
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
+
+SIGNED = 256  # beside the bits of a type, in flags
+_PACKED = ("u16x2", "s16x2")
+_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")  # of prmt, in the order of control_of() in integer_simd.cpp
+
+
+def _integer(ins: Instruction) -> str:
+    if ins.modifiers[-1] not in INTEGERS:
+        raise NotEncoded(ins.text)
+    return ins.modifiers[-1]
+
+
+def _saturated(emit: Emit, ins: Instruction, wide: int) -> None:
+    """Emit the end of an instruction on s32 whose result stops at the limits of that; wide: it in 64 bits."""
+    clamped = emit.then("clamp.s64", 64, wide, flags=32 | SIGNED)
+    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (clamped,))
+
+
+def _packed(emit: Emit, ins: Instruction, name: str) -> None:
+    """Emit an operation on both 16-bit halves of 32-bit registers."""
+    parts = []
+    for operand in ins.operands[1:]:
+        halves = emit.scratch(16), emit.scratch(16)
+        emit.op("unpack.32.16", halves, (emit.source(operand, "b32"),))
+        parts.append(halves)
+    found = [emit.then(name, 16, *halves) for halves in zip(*parts, strict=True)]
+    if "relu" in ins.modifiers:
+        zero = emit.builder.constant(0, 16)
+        found = [emit.then("max.s16", 16, half, zero) for half in found]
+    emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), tuple(found))
+
+
+@encodes("add", "sub")
+def _add(emit: Emit, ins: Instruction) -> None:
+    if "cc" in ins.modifiers:
+        _with_carry(emit, ins)
+    elif ins.modifiers[-1] in _PACKED:
+        _packed(emit, ins, f"{ins.opcode}.16")
+    elif "sat" in ins.modifiers:
+        x, y = (emit.then("resize.s32.u64", 64, emit.source(operand, "s32")) for operand in ins.operands[1:])
+        _saturated(emit, ins, emit.then(f"{ins.opcode}.64", 64, x, y))
+    else:
+        type_ = _integer(ins)
+        plain(emit, ins, f"{ins.opcode}.{BITS[type_]}", (type_, type_), type_)
+
+
+@encodes("neg")
+def _neg(emit: Emit, ins: Instruction) -> None:
+    into, source = ins.operands
+    _add(emit, ins._replace(opcode="sub", operands=(into, Immediate(0), source)))
+
+
+@encodes("addc", "subc", "madc")
+def _with_carry(emit: Emit, ins: Instruction) -> None:
+    type_ = ins.modifiers[-1]
+    bits, carry = BITS[type_], emit.builder.frame.registers["CC.CF"]
+    x, y, *rest = (emit.source(operand, type_) for operand in ins.operands[1:])
+    if rest:
+        name = f"mulhi.{sign(type_)}{bits}" if "hi" in ins.modifiers else f"mul.{bits}"
+        x, y = emit.then(name, bits, x, y), rest[0]
+    takes = carry if ins.opcode.endswith("c") else -1
+    into = (emit.target(ins.operands[0], bits), carry if "cc" in ins.modifiers else -1)
+    emit.op(f"addc.{bits}", into, (x, y, takes), flags=int(ins.opcode.startswith("sub")))
+
+
+@encodes("mul", "mad")
+def _mul(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    bits, kind = BITS[type_], f"{sign(type_)}{BITS[type_]}"
+    form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
+    if "cc" in ins.modifiers:
+        _with_carry(emit, ins)
+    elif form == "lo":
+        plain(emit, ins, f"{ins.opcode}.{bits}", (type_,) * (len(ins.operands) - 1), type_)
+    elif ins.opcode == "mul":
+        result = type_ if form == "hi" else f"{type_[0]}{2 * bits}"
+        plain(emit, ins, f"mul{form}.{kind}", (type_, type_), result)
+    else:
+        out = bits if form == "hi" else 2 * bits
+        x, y = (emit.source(operand, type_) for operand in ins.operands[1:3])
+        z = emit.source(ins.operands[3], f"{type_[0]}{out}")
+        if "sat" in ins.modifiers:
+            steps = emit.builder.constant(32, 32)
+            product = emit.then("shr.s64", 64, emit.then("mulwide.s32", 64, x, y), steps)
+            _saturated(emit, ins, emit.then("add.64", 64, product, emit.then("resize.s32.u64", 64, z)))
+            return
+        product = emit.then(f"mul{form}.{kind}", out, x, y)
+        emit.op(f"add.{out}", (emit.target(ins.operands[0], out, type_[0] == "s"),), (product, z))
+
+
+@encodes("mul24", "mad24")
+def _mul24(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    x, y, *rest = (emit.source(operand, type_) for operand in ins.operands[1:])
+    product = emit.then(f"mul24.{sign(type_)}", 64, x, y)
+    if "hi" in ins.modifiers:
+        product = emit.then(f"shr.{sign(type_)}64", 64, product, emit.builder.constant(16, 32))
+    found = emit.then("resize.u64.u32", 32, product)
+    name, sources = ("add.32", (found, rest[0])) if rest else ("mov.32", (found,))
+    emit.op(name, (emit.target(ins.operands[0], 32),), sources)
+
+
+@encodes("div", "rem")
+def _divide(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    plain(emit, ins, f"{ins.opcode}.{sign(type_)}{BITS[type_]}", (type_, type_), type_)
+
+
+@encodes("abs", "sad")
+def _size(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    plain(emit, ins, f"{ins.opcode}.{sign(type_)}{BITS[type_]}", (type_,) * (len(ins.operands) - 1), type_)
+
+
+@encodes("min", "max")
+def _extreme(emit: Emit, ins: Instruction) -> None:
+    words = tuple(word for word in ins.modifiers if word != "relu")
+    if words[-1] in _PACKED:
+        _packed(emit, ins, f"{ins.opcode}.{words[-1][:3]}")
+        return
+    type_ = _integer(ins._replace(modifiers=words))
+    bits, name = BITS[type_], f"{ins.opcode}.{sign(type_)}{BITS[type_]}"
+    if "relu" not in ins.modifiers:
+        plain(emit, ins, name, (type_, type_), type_)
+        return
+    found = emit.then(name, bits, *(emit.source(operand, type_) for operand in ins.operands[1:]))
+    emit.op(f"max.s{bits}", (emit.target(ins.operands[0], bits, True),), (found, emit.builder.constant(0, bits)))
+
+
+@encodes("and", "or", "xor", "not", "cnot")
+def _logic(emit: Emit, ins: Instruction) -> None:
+    type_ = ins.modifiers[-1]
+    if type_ == "pred":
+        predicates(emit, ins)
+    else:
+        plain(emit, ins, f"{ins.opcode}.{BITS[type_]}", (type_,) * (len(ins.operands) - 1), type_)
+
+
+@encodes("lop3")
+def _lop3(emit: Emit, ins: Instruction) -> None:
+    *operands, table = ins.operands
+    if not isinstance(table, Immediate) or len(ins.modifiers) > 1:
+        raise NotEncoded(ins.text)
+    plain(emit, ins._replace(operands=tuple(operands)), "lop3", ("b32",) * 3, "b32", table.value & 255)
+
+
+@encodes("shl", "shr")
+def _shift(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    kind = f"{BITS[type_]}" if ins.opcode == "shl" else f"{sign(type_)}{BITS[type_]}"
+    plain(emit, ins, f"{ins.opcode}.{kind}", (type_, "u32"), type_)
+
+
+@encodes("shf")
+def _funnel(emit: Emit, ins: Instruction) -> None:
+    flags = int("l" in ins.modifiers) | 2 * ("clamp" in ins.modifiers)
+    plain(emit, ins, "shf", ("b32", "b32", "u32"), "b32", flags)
+
+
+@encodes("popc", "clz", "brev", "bfind")
+def _bits(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    kind = f"{sign(type_)}{BITS[type_]}" if ins.opcode == "bfind" else str(BITS[type_])
+    result = type_ if ins.opcode == "brev" else "u32"
+    plain(emit, ins, f"{ins.opcode}.{kind}", (type_,), result, int("shiftamt" in ins.modifiers))
+
+
+@encodes("bfe")
+def _extract(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    plain(emit, ins, f"bfe.{sign(type_)}{BITS[type_]}", (type_, "u32", "u32"), type_)
+
+
+@encodes("bfi")
+def _insert(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    plain(emit, ins, f"bfi.{BITS[type_]}", (type_, type_, "u32", "u32"), type_)
+
+
+@encodes("bmsk")
+def _mask(emit: Emit, ins: Instruction) -> None:
+    start, length = (emit.source(operand, "u32") for operand in ins.operands[1:])
+    if "clamp" not in ins.modifiers:
+        least = emit.builder.constant(31, 32)
+        start, length = (emit.then("and.32", 32, index, least) for index in (start, length))
+    emit.op("bmsk", (emit.target(ins.operands[0], 32),), (start, length))
+
+
+@encodes("szext")
+def _szext(emit: Emit, ins: Instruction) -> None:
+    type_ = _integer(ins)
+    value, length = emit.source(ins.operands[1], type_), emit.source(ins.operands[2], "u32")
+    if "clamp" not in ins.modifiers:
+        length = emit.then("and.32", 32, length, emit.builder.constant(31, 32))
+    emit.op(f"szext.{sign(type_)}", (emit.target(ins.operands[0], 32),), (value, length))
+
+
+@encodes("fns")
+def _fns(emit: Emit, ins: Instruction) -> None:
+    plain(emit, ins, "fns", ("b32", "u32", "s32"), "b32")
+
+
+@encodes("prmt")
+def _permute(emit: Emit, ins: Instruction) -> None:
+    mode = next((word for word in ins.modifiers if word in _MODES), None)
+    x, y, control = (emit.source(operand, "b32") for operand in ins.operands[1:])
+    if mode is not None:
+        control = emit.then("prmt.control", 32, control, flags=_MODES.index(mode))
+    emit.op("prmt", (emit.target(ins.operands[0], 32),), (x, y, control))
+
+
+@encodes("dp4a", "dp2a")
+def _dot(emit: Emit, ins: Instruction) -> None:
+    first, second = ins.modifiers[-2:]
+    flags = int(first[0] == "s") | 2 * (second[0] == "s") | 4 * (ins.opcode == "dp2a") | 8 * ("hi" in ins.modifiers)
+    plain(emit, ins, "dot", ("b32", "b32", "b32"), "b32", flags)

@@ -1,0 +1,66 @@
+// What the files of floating-point vector code share.
+#pragma once
+
+#include "lanes.hpp"
+
+namespace engine::LEVEL {
+
+namespace {
+
+template <class T> inline Word<T> size_of(T x) { return as_bits<Word<T>>(x) & (~Word<T>(0) >> 1); }
+template <class T> inline Word<T> sign_of(T x) { return as_bits<Word<T>>(x) & ~(~Word<T>(0) >> 1); }
+template <class T> inline T absolute(T x) { return as_bits<T>(size_of(x)); }
+template <class T> inline T negative(T x) { return as_bits<T>(as_bits<Word<T>>(x) ^ ~(~Word<T>(0) >> 1)); }
+template <class T> inline T with_sign(Word<T> sign, T x) { return as_bits<T>(sign | size_of(x)); }
+template <class T> inline T nan_of() { return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000)); }
+template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
+// The NaN that the processor makes of numbers.
+template <class T> inline T made_nan() { return negative(nan_of<T>()); }
+template <class T> constexpr Word<T> INFINITE = sizeof(T) == 8 ? Word<T>(0x7FF0000000000000) : Word<T>(0x7F800000);
+template <class T> constexpr Word<T> NORMAL = sizeof(T) == 8 ? Word<T>(1) << 52 : Word<T>(1) << 23;
+
+// A number before NaN, and -0 below +0.
+template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
+    const T first = x, second = y;
+    if (flags & BY_SIZE)
+        x = absolute(x), y = absolute(y);
+    const bool zeros = (x == 0) & (y == 0), signed_x = sign_of(x) != 0, ahead = LEAST ? x < y : y < x;
+    T found = ahead ? x : y;
+    found = x == y ? x : found;
+    found = zeros ? (signed_x == LEAST ? x : y) : found;
+    found = x != x ? y : found;
+    found = y != y ? x : found;
+    if (flags & SIGN_BY_XOR)
+        found = with_sign(sign_of(first) ^ sign_of(second), found);
+    if (flags & PASS_NAN)
+        found = (first != first) | (second != second) ? nan_of<T>() : found;
+    return found;
+}
+
+// x + y rounded to odd, so that a second rounding does no harm.
+inline f64 sum_to_odd(f64 x, f64 y) {
+    f64 total = x + y, part = total - x, error = (x - (total - part)) + (y - part);
+    i64 bits = as_bits<i64>(total);
+    bool even = (error != 0) & ((bits & 1) == 0) & (size_of(total) < INFINITE<f64>);
+    i64 step = (error > 0) == (total > 0) ? 1 : -1;
+    return as_bits<f64>(even ? bits + step : bits);
+}
+
+// Operations with a rounding, and on denormals as flags say.
+template <class D, class A, class F> void rounded_one(Block &block, const Op &op, F function) {
+    Mode mode(op.flags);
+    if (has_modes(block, op))
+        unary<D, A>(block, op, function);
+}
+template <class T, class F> void rounded_two(Block &block, const Op &op, F function) {
+    Mode mode(op.flags);
+    if (has_modes(block, op))
+        binary<T, T, T>(block, op, function);
+}
+
+#define R1(NAME, D, A, E) {NAME, [](Block &b, const Op &o) { rounded_one<D, A>(b, o, [](A x) { return D(E); }); }},
+#define R2(NAME, T, E) {NAME, [](Block &b, const Op &o) { rounded_two<T>(b, o, [](T x, T y) { return T(E); }); }},
+
+} // namespace
+
+} // namespace engine::LEVEL

@@ -1,0 +1,296 @@
+// Moves, integers, logic, comparisons and selections.
+#include "lanes.hpp"
+
+namespace engine::LEVEL {
+
+namespace {
+
+// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself.
+template <class T> inline T quotient(T x, T y) {
+    if (y == 0)
+        return T(~T(0));
+    if (std::is_signed_v<T> && y == T(-1))
+        return T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(x));
+    return T(x / y);
+}
+
+template <class T> inline T rest(T x, T y) {
+    if (y == 0)
+        return x;
+    return std::is_signed_v<T> && y == T(-1) ? T(0) : T(x % y);
+}
+
+template <class U> inline U high_product(U x, U y) {
+    if constexpr (sizeof(U) == 8) {
+        __extension__ using Wide = std::conditional_t<std::is_signed_v<U>, __int128, unsigned __int128>;
+        return U((Wide(x) * Wide(y)) >> 64);
+    } else {
+        using Wide = std::conditional_t<std::is_signed_v<U>, i64, u64>;
+        return U((Wide(x) * Wide(y)) >> (8 * sizeof(U)));
+    }
+}
+
+template <class T> inline std::make_unsigned_t<T> distance(T x, T y) {
+    using U = std::make_unsigned_t<T>;
+    return x > y ? U(U(x) - U(y)) : U(U(y) - U(x));
+}
+
+template <class T> inline T left(T x, u32 steps) {
+    constexpr u32 bits = 8 * sizeof(T);
+    return steps < bits ? T(x << (steps & (bits - 1))) : T(0);
+}
+
+template <class T> inline T right(T x, u32 steps) {
+    constexpr u32 bits = 8 * sizeof(T);
+    if constexpr (std::is_signed_v<T>)
+        return T(x >> (steps < bits ? steps : bits - 1));
+    else
+        return steps < bits ? T(x >> (steps & (bits - 1))) : T(0);
+}
+
+template <class U> inline u32 zeros_above(U x) {
+    constexpr u32 bits = 8 * sizeof(U);
+    return x ? u32(__builtin_clzll(x)) - (64 - bits) : bits;
+}
+
+template <class U> inline U reversed(U x) {
+    constexpr u64 masks[] = {0x5555555555555555u, 0x3333333333333333u, 0x0F0F0F0F0F0F0F0Fu};
+    for (int step = 0; step < 3; step++)
+        x = U((x & U(masks[step])) << (1 << step)) | U((x >> (1 << step)) & U(masks[step]));
+    return sizeof(U) == 8 ? U(__builtin_bswap64(x)) : U(__builtin_bswap32(u32(x)));
+}
+
+template <class T> inline T extracted(T x, u32 start, u32 length) {
+    using U = std::make_unsigned_t<T>;
+    constexpr u32 bits = 8 * sizeof(T);
+    start &= 255, length &= 255;
+    u32 above = start + length < bits ? bits - (start + length) : 0;
+    T found = right(T(left(U(x), above)), above + start); // bits beyond the register take the sign, too
+    return length ? found : T(0);
+}
+
+template <class U> inline U inserted(U x, U y, u32 start, u32 length) {
+    start &= 255, length &= 255;
+    U field = left(U(~left(U(~U(0)), length)), start);
+    return (y & ~field) | (left(x, start) & field);
+}
+
+template <class T> inline u32 highest(T x, bool shift_amount) {
+    using U = std::make_unsigned_t<T>;
+    constexpr u32 bits = 8 * sizeof(T);
+    u32 zeros = zeros_above(U(std::is_signed_v<T> && x < 0 ? ~U(x) : U(x)));
+    return zeros == bits ? ALL : shift_amount ? zeros : bits - 1 - zeros;
+}
+
+// Any logic function of three operands, by its table of truth.
+inline u32 logic(u32 x, u32 y, u32 z, i32 table) {
+    auto when = [table](int place) { return 0u - u32(table >> place & 1); };
+    auto pick = [](u32 by, u32 yes, u32 no) { return (by & yes) | (~by & no); };
+    return pick(x, pick(y, pick(z, when(7), when(6)), pick(z, when(5), when(4))),
+                pick(y, pick(z, when(3), when(2)), pick(z, when(1), when(0))));
+}
+
+// flags: 1 to the left, 2 clamped.
+inline u32 funnel(u32 low, u32 high, u32 amount, i32 flags) {
+    u64 steps = flags & 2 ? (amount < 32 ? amount : 32) : amount & 31, both = u64(high) << 32 | low;
+    return u32(flags & 1 ? (both << steps) >> 32 : both >> steps);
+}
+
+inline u32 permuted(u32 x, u32 y, u32 control) {
+    u64 both = u64(y) << 32 | x;
+    u32 found = 0;
+    for (int place = 0; place < 4; place++) {
+        u32 selector = control >> (4 * place);
+        u32 byte = u32(both >> ((selector & 7) * 8)) & 255;
+        u32 copies = 0u - (byte >> 7);
+        found |= ((selector & 8 ? copies : byte) & 255) << (8 * place);
+    }
+    return found;
+}
+
+// The control of the other modes of prmt as one of its first; mode: see native/integers.py.
+inline u32 control_of(u32 control, i32 mode) {
+    u32 low = control & 3, found = 0;
+    for (u32 place = 0; place < 4; place++) {
+        const u32 selectors[] = {low + place, (low - place) & 7, low, low > place ? low : place,
+                                 low < place ? low : place, ((low & 1) << 1) + (place & 1)};
+        found |= selectors[mode] << (4 * place);
+    }
+    return found;
+}
+
+// flags: 1 first signed, 2 second signed, 4 halves by bytes, 8 the upper two of those.
+inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
+    const int bits = flags & 4 ? 16 : 8, count = flags & 4 ? 2 : 4, upper = flags & 8 ? 2 : 0;
+    for (int place = 0; place < count; place++) {
+        u32 a = x >> (place * bits) << (32 - bits), b = y >> ((place + upper) * 8) << 24;
+        z += u32(flags & 1 ? i32(a) >> (32 - bits) : i32(a >> (32 - bits))) * u32(flags & 2 ? i32(b) >> 24 : i32(b >> 24));
+    }
+    return z;
+}
+
+// The n-th set bit from a base bit, upward or downward.
+inline u32 nth_set(u32 mask, u32 base, i32 offset) {
+    i64 left_over = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset;
+    for (i64 away = 0; away < (offset == 0 ? 1 : LANES); away++) {
+        const i64 place = offset < 0 ? i64(base) - away : i64(base) + away;
+        if (place >= 0 && place < LANES && (mask >> place & 1) && --left_over == 0)
+            return u32(place);
+    }
+    return ALL;
+}
+
+// x + y + carry, or x - y - borrow; from[2]: a predicate, or -1; into[1]: likewise. flags: 1 subtracts.
+template <class U> void with_carry(Block &block, const Op &op) {
+    const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
+    const u32 *carry = op.from[2] < 0 ? nullptr : block.predicate(op.from[2]);
+    const U turn = op.flags & 1 ? U(~U(0)) : U(0);
+    const u32 first = op.flags & 1 ? ALL : 0;
+    for (int warp = 0; warp < block.warps; warp++) {
+        const u32 mask = block.mask[warp], in = carry ? carry[warp] : first;
+        if (!mask)
+            continue;
+        alignas(64) U found[LANES];
+        alignas(64) U past[LANES];
+        for (int lane = 0; lane < LANES; lane++) {
+            U a = x[warp * LANES + lane], sum = U(a + (y[warp * LANES + lane] ^ turn));
+            found[lane] = U(sum + (in & bit<U>(lane) ? 1 : 0));
+            past[lane] = U((sum < a) | (found[lane] < sum));
+        }
+        if (op.into[1] >= 0)
+            put(block.predicate(op.into[1])[warp], lanes_where<U>([&](int lane) { return past[lane] != 0; }), mask);
+        merge(block.at<U>(op.into[0]) + warp * LANES, found, mask);
+    }
+}
+
+// One of two values, by a predicate; flags: 1 where that is inverted.
+template <class U> void select(Block &block, const Op &op) {
+    const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
+    const u32 *by = block.predicate(op.from[2]);
+    for (int warp = 0; warp < block.warps; warp++)
+        if (const u32 mask = block.mask[warp]) {
+            alignas(64) U found[LANES];
+            __builtin_memcpy(found, y + warp * LANES, sizeof found);
+            merge(found, x + warp * LANES, op.flags & 1 ? ~by[warp] : by[warp]);
+            merge(block.at<U>(op.into[0]) + warp * LANES, found, mask);
+        }
+}
+
+// Predicates. flags: 1 and 2 where the first and the second are inverted.
+template <class F> inline void words(Block &block, const Op &op, F combine) {
+    const u32 *x = block.predicate(op.from[0]), *y = op.from[1] < 0 ? x : block.predicate(op.from[1]);
+    const u32 turn_x = op.flags & 1 ? ALL : 0, turn_y = op.flags & 2 ? ALL : 0;
+    for (int warp = 0; warp < block.warps; warp++)
+        put(block.predicate(op.into[0])[warp], combine(x[warp] ^ turn_x, y[warp] ^ turn_y), block.mask[warp]);
+}
+
+// A wide register into narrow ones, the lowest first, and back.
+template <class W, class N> void unpack(Block &block, const Op &op) {
+    const W *from = block.at<W>(op.from[0]);
+    for (int part = 0; part < int(sizeof(W) / sizeof(N)) && part < 4; part++)
+        for (int warp = 0; warp < block.warps && op.into[part] >= 0; warp++)
+            if (const u32 mask = block.mask[warp]) {
+                alignas(64) N found[LANES];
+                for (int lane = 0; lane < LANES; lane++)
+                    found[lane] = N(from[warp * LANES + lane] >> (part * 8 * int(sizeof(N))));
+                merge(block.at<N>(op.into[part]) + warp * LANES, found, mask);
+            }
+}
+
+template <class W, class N> void pack(Block &block, const Op &op) {
+    constexpr int parts = sizeof(W) / sizeof(N);
+    const N *from[parts];
+    for (int part = 0; part < parts; part++)
+        from[part] = block.at<N>(op.from[part]);
+    compute<W>(block, op, [&](int lane) {
+        W found = 0;
+        for (int part = 0; part < parts; part++)
+            found |= W(W(from[part][lane]) << (part * 8 * int(sizeof(N))));
+        return found;
+    });
+}
+
+// A register that nothing has written holds a pattern of its own, see cudabench/simulator/values.py.
+template <class U> void defined(Block &block, const Op &op) {
+    const U *from = block.at<U>(op.from[0]);
+    u32 found = 0;
+    for (int warp = 0; warp < block.warps; warp++)
+        if (const u32 mask = block.mask[warp])
+            found |= mask & lanes_where<U>([=](int lane) { return from[warp * LANES + lane] == U(0xFFADFFADFFADFFADu); });
+    if (found)
+        block.suspect("a register is read that nothing has written", op);
+}
+
+// Whether an address lies between immediate and immediate + 2^32; flags: 1 whether it is global, 2 constant.
+void in_space(Block &block, const Op &op) {
+    const u64 *from = block.at<u64>(op.from[0]), low = u64(op.immediate);
+    const Region *regions = nullptr;
+    const i64 count = op.flags & 2 ? constant_regions(block, regions) : 0;
+    for (int warp = 0; warp < block.warps; warp++) {
+        const u64 *address = from + warp * LANES;
+        u32 found = op.flags & 1 ? lanes_where<u64>([=](int lane) { return address[lane] >= u64(1) << 39; })
+                    : op.flags & 2 ? 0
+                                   : lanes_where<u64>([=](int lane) { return address[lane] - low < u64(1) << 32; });
+        for (i64 number = 0; number < count; number++)
+            if (regions[number].constant)
+                found |= lanes_where<u64>(
+                    [=](int lane) { return address[lane] - u64(regions[number].base) < u64(regions[number].size); });
+        put(block.predicate(op.into[0])[warp], found, block.mask[warp]);
+    }
+}
+
+// By width: bits, unsigned, signed.
+#define WIDTHS(M) M(16, u16, i16) M(32, u32, i32) M(64, u64, i64)
+#define ARITHMETIC(N, U, S) \
+    TWO("add." #N, U, U, U, x + y) TWO("sub." #N, U, U, U, x - y) TWO("mul." #N, U, U, U, x * 1u * y) \
+    THREE("mad." #N, U, U, U, U, x * 1u * y + z) \
+    TWO("mulhi.u" #N, U, U, U, high_product(x, y)) TWO("mulhi.s" #N, S, S, S, high_product(x, y)) \
+    TWO("div.u" #N, U, U, U, quotient(x, y)) TWO("div.s" #N, S, S, S, quotient(x, y)) \
+    TWO("rem.u" #N, U, U, U, rest(x, y)) TWO("rem.s" #N, S, S, S, rest(x, y)) \
+    TWO("min.u" #N, U, U, U, x < y ? x : y) TWO("min.s" #N, S, S, S, x < y ? x : y) \
+    TWO("max.u" #N, U, U, U, x < y ? y : x) TWO("max.s" #N, S, S, S, x < y ? y : x) \
+    ONE("abs.s" #N, U, S, x < 0 ? U(0) - U(x) : U(x)) \
+    THREE("sad.u" #N, U, U, U, U, distance(x, y) + z) THREE("sad.s" #N, U, S, S, U, distance(x, y) + z)
+#define LOGIC(N, U, S) \
+    TWO("and." #N, U, U, U, x & y) TWO("or." #N, U, U, U, x | y) TWO("xor." #N, U, U, U, x ^ y) ONE("not." #N, U, U, ~x) \
+    ONE("cnot." #N, U, U, x == 0) \
+    TWO("shl." #N, U, U, u32, left(x, y)) TWO("shr.u" #N, U, U, u32, right(x, y)) TWO("shr.s" #N, S, S, u32, right(x, y)) \
+    {"selp." #N, select<U>}, {"defined." #N, defined<U>},
+#define COMPARES(N, U, S) \
+    TEST("setp.eq." #N, U, x == y) TEST("setp.ne." #N, U, x != y) \
+    TEST("setp.lt.u" #N, U, x < y) TEST("setp.lt.s" #N, S, x < y) TEST("setp.le.u" #N, U, x <= y) TEST("setp.le.s" #N, S, x <= y)
+#define FIELDS(N, U, S) \
+    ONE("popc." #N, u32, U, __builtin_popcountll(x)) ONE("clz." #N, u32, U, zeros_above(x)) ONE("brev." #N, U, U, reversed(x)) \
+    THREE("bfe.u" #N, U, U, u32, u32, extracted(x, y, z)) THREE("bfe.s" #N, S, S, u32, u32, extracted(x, y, z)) \
+    ONE("bfind.u" #N, u32, U, highest(x, o.flags)) ONE("bfind.s" #N, u32, S, highest(x, o.flags)) \
+    {"addc." #N, with_carry<U>}, \
+    {"bfi." #N, [](Block &b, const Op &o) { \
+        const u32 *length = b.at<u32>(o.from[3]), *start = b.at<u32>(o.from[2]); \
+        const U *x = b.at<U>(o.from[0]), *y = b.at<U>(o.from[1]); \
+        compute<U>(b, o, [=](int lane) { return inserted(x[lane], y[lane], start[lane], length[lane]); }); }},
+#define WORDS(NAME, E) {NAME, [](Block &b, const Op &o) { words(b, o, [](u32 x, u32 y) { (void)y; return E; }); }},
+
+const Operation ALL_OF_THEM[] = {
+    ONE("mov.8", u8, u8, x) ONE("mov.16", u16, u16, x) ONE("mov.32", u32, u32, x) ONE("mov.64", u64, u64, x)
+    WIDTHS(ARITHMETIC) WIDTHS(LOGIC) WIDTHS(COMPARES) FIELDS(32, u32, i32) FIELDS(64, u64, i64)
+    TWO("mulwide.u16", u32, u16, u16, u32(x) * y) TWO("mulwide.s16", i32, i16, i16, i32(x) * y)
+    TWO("mulwide.u32", u64, u32, u32, u64(x) * y) TWO("mulwide.s32", i64, i32, i32, i64(x) * y)
+    TWO("mul24.u", u64, u32, u32, u64(x & 0xFFFFFF) * (y & 0xFFFFFF))
+    TWO("mul24.s", i64, u32, u32, i64(i32(x << 8) >> 8) * (i32(y << 8) >> 8))
+    THREE("lop3", u32, u32, u32, u32, logic(x, y, z, o.flags)) THREE("shf", u32, u32, u32, u32, funnel(x, y, z, o.flags))
+    THREE("prmt", u32, u32, u32, u32, permuted(x, y, z)) ONE("prmt.control", u32, u32, control_of(x, o.flags))
+    THREE("dot", u32, u32, u32, u32, dot(x, y, z, o.flags)) THREE("fns", u32, u32, u32, i32, nth_set(x, y, z))
+    TWO("bmsk", u32, u32, u32, left(~left(ALL, y), x))
+    {"unpack.64.32", unpack<u64, u32>}, {"unpack.64.16", unpack<u64, u16>}, {"unpack.32.16", unpack<u32, u16>},
+    {"unpack.32.8", unpack<u32, u8>}, {"unpack.16.8", unpack<u16, u8>},
+    {"pack.64.32", pack<u64, u32>}, {"pack.64.16", pack<u64, u16>}, {"pack.32.16", pack<u32, u16>},
+    {"pack.32.8", pack<u32, u8>}, {"pack.16.8", pack<u16, u8>},
+    WORDS("mov.1", x) WORDS("and.1", x & y) WORDS("or.1", x | y) WORDS("xor.1", x ^ y)
+    {"isspacep", in_space},
+};
+
+} // namespace
+
+Table integers() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+
+} // namespace engine::LEVEL

@@ -1,0 +1,202 @@
+// Loops over the lanes of warps, for arithmetic. Files named *_simd.cpp are compiled once for each set of vector
+// instructions, so all that they share has internal linkage.
+#pragma once
+
+#include "engine.hpp"
+
+#include <type_traits>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#ifndef LEVEL
+#define LEVEL base
+#endif
+
+namespace engine::LEVEL {
+
+namespace {
+
+// Flags of floating-point operations; the lowest two bits hold the rounding.
+enum : i32 { NEAREST, ZERO, DOWN, UP, ROUNDING = 3, FLUSH = 4, SATURATE = 8, RELU = 16, PASS_NAN = 32, BY_SIZE = 64,
+             SIGN_BY_XOR = 128 };
+
+template <class T> using Word = std::conditional_t<sizeof(T) == 8, u64, u32>;
+
+// Bits of lanes, in a table since that makes loops over them plain vector code.
+template <class W> struct Bits {
+    W of[LANES];
+    constexpr Bits() : of() {
+        for (int lane = 0; lane < LANES; lane++)
+            of[lane] = W(1) << lane;
+    }
+};
+alignas(64) constexpr Bits<u32> BITS32;
+alignas(64) constexpr Bits<u64> BITS64;
+
+template <class T> inline Word<T> bit(int lane) {
+    if constexpr (sizeof(T) == 8)
+        return BITS64.of[lane];
+    else
+        return BITS32.of[lane];
+}
+
+template <class D, class S> inline D as_bits(S value) {
+    static_assert(sizeof(D) == sizeof(S));
+    D found;
+    __builtin_memcpy(&found, &value, sizeof found);
+    return found;
+}
+
+// Take over the lanes of a mask.
+template <class T> inline void merge(T *into, const T *from, u32 mask) {
+    if (mask == ALL) {
+        __builtin_memcpy(into, from, LANES * sizeof(T));
+        return;
+    }
+    using U = std::conditional_t<sizeof(T) == 8, u64, std::conditional_t<sizeof(T) == 4, u32, T>>;
+    U *to = reinterpret_cast<U *>(into);
+    const U *by = reinterpret_cast<const U *>(from);
+#pragma GCC ivdep
+    for (int lane = 0; lane < LANES; lane++)
+        to[lane] = mask & bit<T>(lane) ? by[lane] : to[lane];
+}
+
+// Rounding and denormals of operands as flags say, while the value lives. Results are flushed afterwards: the processor
+// flushes some that round up to the smallest normal number.
+class Mode {
+  public:
+    explicit Mode(i32 flags) : changed(flags & (ROUNDING | FLUSH)) {
+#if defined(__SSE2__)
+        if (!changed)
+            return;
+        old = _mm_getcsr();
+        const u32 modes[] = {0x0000, 0x6000, 0x2000, 0x4000}; // by Flags: nearest, zero, down, up
+        _mm_setcsr((old & ~0x6000u) | modes[flags & ROUNDING] | (flags & FLUSH ? 0x40 : 0));
+        asm volatile("" ::: "memory");
+#endif
+    }
+    ~Mode() {
+#if defined(__SSE2__)
+        if (!changed)
+            return;
+        asm volatile("" ::: "memory");
+        _mm_setcsr(old);
+#endif
+    }
+    Mode(const Mode &) = delete;
+    Mode &operator=(const Mode &) = delete;
+
+  private:
+    const i32 changed;
+    u32 old = 0;
+};
+
+// Tell whether this machine can round and flush as flags say.
+inline bool has_modes(const Block &block, const Op &op) {
+#if defined(__SSE2__)
+    (void)block, (void)op;
+#else
+    if (op.flags & (ROUNDING | FLUSH)) {
+        block.suspect("this machine's rounding modes are not used", op);
+        return false;
+    }
+#endif
+    return true;
+}
+
+template <class T> inline T flushed(T x) {
+    using U = Word<T>;
+    constexpr U sign = U(1) << (8 * sizeof(T) - 1), least = sizeof(T) == 8 ? U(1) << 52 : U(1) << 23;
+    U word = as_bits<U>(x);
+    return as_bits<T>((word & ~sign) < least ? word & sign : word);
+}
+
+template <class T> inline T without_negative(T x) { return x <= 0 ? T(0) : x; } // NaN stays
+template <class T> inline T saturated(T x) {
+    T positive = x > 0 ? x : T(0);
+    return positive < 1 ? positive : T(1);
+}
+
+// What flags ask of 32 results: flushed, without a negative one, between 0 and 1.
+template <class T> __attribute__((noinline)) void finish(T *found, i32 flags) {
+    if (flags & FLUSH)
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = flushed(found[lane]);
+    if (flags & RELU)
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = without_negative(found[lane]);
+    if (flags & SATURATE)
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = saturated(found[lane]);
+}
+
+// Compute something of type D for each active lane; one: a function of the lane's number in the block.
+template <class D, class F> inline void compute(Block &block, const Op &op, F one) {
+    D *into = block.at<D>(op.into[0]);
+    for (int warp = 0; warp < block.warps; warp++) {
+        const u32 mask = block.mask[warp];
+        if (!mask)
+            continue;
+        alignas(64) D found[LANES];
+#pragma GCC ivdep
+        for (int lane = 0; lane < LANES; lane++)
+            found[lane] = one(warp * LANES + lane);
+        if constexpr (std::is_floating_point_v<D>)
+            if (op.flags & (FLUSH | RELU | SATURATE))
+                finish(found, op.flags);
+        merge(into + warp * LANES, found, mask);
+    }
+}
+
+template <class D, class A, class F> inline void unary(Block &block, const Op &op, F function) {
+    const A *x = block.at<A>(op.from[0]);
+    compute<D>(block, op, [=](int lane) { return function(x[lane]); });
+}
+
+template <class D, class A, class B, class F> inline void binary(Block &block, const Op &op, F function) {
+    const A *x = block.at<A>(op.from[0]);
+    const B *y = block.at<B>(op.from[1]);
+    compute<D>(block, op, [=](int lane) { return function(x[lane], y[lane]); });
+}
+
+template <class D, class A, class B, class C, class F> inline void ternary(Block &block, const Op &op, F function) {
+    const A *x = block.at<A>(op.from[0]);
+    const B *y = block.at<B>(op.from[1]);
+    const C *z = block.at<C>(op.from[2]);
+    compute<D>(block, op, [=](int lane) { return function(x[lane], y[lane], z[lane]); });
+}
+
+// The bits of 32 lanes for which something holds; A: the type that is looked at.
+template <class A, class F> inline u32 lanes_where(F holds) {
+    Word<A> bits = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        bits |= holds(lane) ? bit<A>(lane) : Word<A>(0);
+    return u32(bits);
+}
+
+inline void put(u32 &into, u32 bits, u32 mask) { into = (into & ~mask) | (bits & mask); }
+
+// A predicate of each active lane's operands.
+template <class A, class F> inline void test(Block &block, const Op &op, F holds) {
+    u32 *into = block.predicate(op.into[0]);
+    const A *x = block.at<A>(op.from[0]), *y = op.from[1] < 0 ? x : block.at<A>(op.from[1]);
+    for (int warp = 0; warp < block.warps; warp++)
+        if (const u32 mask = block.mask[warp]) {
+            const A *a = x + warp * LANES, *b = y + warp * LANES;
+            put(into[warp], lanes_where<A>([=](int lane) { return holds(a[lane], b[lane]); }), mask);
+        }
+}
+
+// Entries of a table: name, types of the result and of the operands, and the result of x, y and z; `o` is the Op.
+#define ONE(NAME, D, A, E) {NAME, [](Block &b, const Op &o) { (void)o; unary<D, A>(b, o, [&](A x) { return D(E); }); }},
+#define TWO(NAME, D, A, B, E) \
+    {NAME, [](Block &b, const Op &o) { binary<D, A, B>(b, o, [&](A x, B y) { return D(E); }); }},
+#define THREE(NAME, D, A, B, C, E) \
+    {NAME, [](Block &b, const Op &o) { ternary<D, A, B, C>(b, o, [&](A x, B y, C z) { return D(E); }); }},
+#define TEST(NAME, A, E) {NAME, [](Block &b, const Op &o) { test<A>(b, o, [](A x, A y) { (void)y; return E; }); }},
+
+} // namespace
+
+} // namespace engine::LEVEL
