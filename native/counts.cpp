@@ -18,7 +18,7 @@ class Sectors {
   public:
     void clear() {
         if (++turn == 0)
-            turns[0] = 0, std::fill_n(turns, PLACES, 0), turn = 1;
+            std::fill_n(turns, PLACES, 0), turn = 1;
     }
     // Add a byte; return whether its sector and whether the byte itself is new.
     void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
@@ -139,9 +139,10 @@ Cost sectors(const i64 *addresses, i64 size) {
     }
     if (!rising) {
         pieces = distinct = 0;
-        set_of_sectors.clear();
+        Sectors &set = set_of_sectors;
+        set.clear();
         for (int lane = 0; lane < LANES; lane++)
-            set_of_sectors.add(addresses[lane], pieces, distinct);
+            set.add(addresses[lane], pieces, distinct);
     }
     return {size >= 32 ? distinct * (size / 32) : pieces, (distinct * size + 31) / 32};
 }
@@ -334,7 +335,7 @@ void Counters::finish() {
 void Counters::close(const Pending *first, const Pending *end) {
     Sample &own = samples.back();
     i64 lanes = 0, every = 0;
-    bool together = true;
+    bool together = true, varies = false;
     const Pending *leader = nullptr; // as the NumPy engine has it, warps count of which the first lane is active
     for (const Pending *one = first; one < end; one++) {
         together &= one->one_place && one->first == first->first;
@@ -342,8 +343,10 @@ void Counters::close(const Pending *first, const Pending *end) {
         if (!(one->mask & 1))
             continue;
         leader = leader ? leader : one;
-        own.looks[size_t(one->look)].varies |= ((one->first - leader->first) & 31) != 0;
+        varies |= ((one->first - leader->first) & 31) != 0;
     }
+    for (const Pending *one = first; varies && one < end; one++)
+        own.looks[size_t(one->look)].varies = 1;
     i32 whole = -1;
     if (together) {
         for (u32 mask : launch.root)

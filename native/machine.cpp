@@ -268,6 +268,7 @@ void Worker::start() {
         launch.per_block[size_t(block.place)] = -instructions;
     counters.start(block);
     races.start(block);
+    flying.start();
     footprints.start(block);
     atomics.start();
     arrive(0, launch.root.data());

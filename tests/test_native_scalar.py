@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cudabench.simulator.program.ptx import BITS
 from cudabench.system import native
@@ -93,7 +91,9 @@ def kernel(name: str, text: str, results: list[str], types: list[str]) -> str:
     for guarded in (False, True):
         if guarded:
             for place, type_ in enumerate(results):
-                zero = {"pred": "setp.ne.u32 {0}, %n, %n;"}.get(type_, "cvt.u{1}.u32 {0}, %n;" if BITS[type_] != 32 else "mov.b32 {0}, %n;")
+                zero = {"pred": "setp.ne.u32 {0}, %n, %n;"}.get(
+                    type_, "cvt.u{1}.u32 {0}, %n;" if BITS[type_] != 32 else "mov.b32 {0}, %n;"
+                )
                 lines.append(zero.format(names[f"D{place}"], BITS[type_]))
         lines += [f"{'@%guard ' * guarded}{one.strip()};" for one in text.split(";")]
         for place, type_ in enumerate(results):
@@ -118,7 +118,11 @@ ret;
 
 def plain(opcode: str, result: str, *types: str) -> tuple[str, list[str], list[str]]:
     """Return a case of an instruction with one destination."""
-    return f"{opcode} <D0>, " + ", ".join(f"<{letter}>" for letter, _ in zip("ABCE", types, strict=False)), [result], [*types]
+    return (
+        f"{opcode} <D0>, " + ", ".join(f"<{letter}>" for letter, _ in zip("ABCE", types, strict=False)),
+        [result],
+        [*types],
+    )
 
 
 WIDTHS = (16, 32, 64)
@@ -206,7 +210,7 @@ def move_cases() -> dict[str, list[Any]]:
             for name in ("lt", "ne") for how in ("and", "or", "xor") for t in ("s32", "u64", "f32") for flip in ("", "!")
         ]
         + [(f"setp.{name}.f32 <D0>|<D1>, <A>, <B>", ["pred"] * 2, ["f32"] * 2) for name in ("lt", "geu")]
-        + [(f"setp.lt.and.s32 <D0>, <A>, <B>, <C>", ["pred"], ["s32", "s32", "pred"])]
+        + [("setp.lt.and.s32 <D0>, <A>, <B>, <C>", ["pred"], ["s32", "s32", "pred"])]
         + [plain(f"setp.{name}.{t}", "pred", t, t) for t in ("f16", "bf16") for name in names[t]]
         + [(f"setp.{name}.{t} <D0>|<D1>, <A>, <B>", ["pred"] * 2, [t] * 2)
            for name in ("lt", "neu") for t in ("f16x2", "bf16x2")],
@@ -228,7 +232,10 @@ def float_cases() -> dict[str, list[Any]]:
     for t in ("f32", "f64"):
         more = ("", ".ftz", ".sat", ".ftz.sat") if t == "f32" else ("",)
         found[f"arithmetic_{t}"] = [
-            plain(f"{op}.{mode}{words}.{t}", t, t, t) for op in ("add", "sub", "mul") for mode in ROUNDINGS for words in more
+            plain(f"{op}.{mode}{words}.{t}", t, t, t)
+            for op in ("add", "sub", "mul")
+            for mode in ROUNDINGS
+            for words in more
         ]
         found[f"fma_{t}"] = [plain(f"fma.{mode}{words}.{t}", t, t, t, t) for mode in ROUNDINGS for words in more]
         found[f"quotients_{t}"] = [

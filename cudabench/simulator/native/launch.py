@@ -20,7 +20,7 @@ from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.native import atomics, layout
+from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
@@ -29,6 +29,7 @@ from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
+from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
@@ -41,7 +42,7 @@ class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
     shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
-    contention, turns: see `atomics`.
+    contention, turns: see `atomics`. detours: see `floats`.
     """
 
     instructions: int
@@ -52,6 +53,7 @@ class Ran(NamedTuple):
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
     seen: Seen
+    detours: dict[int, Executed]
     touched: Touched | None = None
 
 
@@ -177,7 +179,8 @@ def attempt(
             )  # fmt: skip
         return Ran(
             instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), seen(library, handle), memory,
+            atomics.turns(library, handle, encoded), seen(library, handle), floats.read_detours(library, handle),
+            memory,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)

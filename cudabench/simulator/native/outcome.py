@@ -41,9 +41,9 @@ def outcome(
         imbalance = shares.imbalance(plan.grid)
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)
+    turns = ((line, Executed(turns=times, waiting=lanes)) for line, (times, lanes) in ran.turns.items())
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
         ran.counts["merged"].sum(axis=1).tolist(), set(),
-        [(line, Executed(turns=turns, waiting=waiting)) for line, (turns, waiting) in ran.turns.items()], ran.contention,
-        footprint, imbalance, suspicions=hazards.records(True),
+        [*turns, *ran.detours.items()], ran.contention, footprint, imbalance, suspicions=hazards.records(True),
     )  # fmt: skip
