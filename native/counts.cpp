@@ -12,14 +12,13 @@ constexpr int SECTOR_SHIFT = 5;
 constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
 constexpr i32 MOST_LOOKS = 256; // of a block and row; the rest goes to one of its own
-constexpr i32 MOST_TURNS = 64;
 
 // A set of sectors with the bytes in them where lanes begin, made for one request at a time.
 class Sectors {
   public:
     void clear() {
         if (++turn == 0)
-            turns[0] = 0, std::fill_n(turns, PLACES, 0), turn = 1;
+            std::fill_n(turns, PLACES, 0), turn = 1;
     }
     // Add a byte; return whether its sector and whether the byte itself is new.
     void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
@@ -140,9 +139,10 @@ Cost sectors(const i64 *addresses, i64 size) {
     }
     if (!rising) {
         pieces = distinct = 0;
-        set_of_sectors.clear();
+        Sectors &set = set_of_sectors;
+        set.clear();
         for (int lane = 0; lane < LANES; lane++)
-            set_of_sectors.add(addresses[lane], pieces, distinct);
+            set.add(addresses[lane], pieces, distinct);
     }
     return {size >= 32 ? distinct * (size / 32) : pieces, (distinct * size + 31) / 32};
 }
@@ -250,8 +250,8 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
             visit(request, row, shift);
     } else if (!counts.requests) {
         samples.push_back({block.place, true, {}, {}});
-        Look &look = samples.back().looks[size_t(look_of(request, row, shift))];
-        look.requests = 1;
+        const i32 look = look_of(request, row, shift);
+        samples.back().by_row[u64(row)].turns.push_back({look, 0, 1, cost.pieces, cost.ideal});
     }
     counts.requests++;
     counts.pieces += cost.pieces;
@@ -276,7 +276,7 @@ i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     };
     if (memory.look >= 0 && size_t(memory.look) < own.looks.size() && fits(memory.look))
         return memory.look;
-    std::vector<i32> &known = own.by_row[u64(row)];
+    std::vector<i32> &known = own.by_row[u64(row)].looks;
     for (i32 index : known)
         if (fits(index))
             return memory.look = index;
@@ -285,7 +285,7 @@ i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     const i32 index = i32(own.looks.size());
     known.push_back(index);
     const i32 kind = i32(known.size()) > MOST_LOOKS ? REST : WARP;
-    own.looks.push_back({number, request.region, request.mask, kind, 0, 0, 0, 0, 0, {}});
+    own.looks.push_back({number, request.region, request.mask, kind, 0, 0, {}});
     for (int lane = 0; lane < LANES; lane++)
         own.looks.back().addresses[lane] = addresses[lane] + shift;
     return memory.look = index;
@@ -294,14 +294,14 @@ i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
 // Return the look of an execution of which all warps go to one place.
 i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
     Sample &own = samples.back();
-    std::vector<i32> &known = own.by_row[u64(row)];
+    std::vector<i32> &known = own.by_row[u64(row)].looks;
     for (i32 index : known)
         if (own.looks[size_t(index)].kind == ONE_PLACE && own.looks[size_t(index)].mask == lanes)
             return index;
     Look look = example;
     look.kind = ONE_PLACE;
     look.mask = lanes;
-    look.requests = look.pieces = look.ideal = look.varies = 0;
+    look.varies = 0;
     const i32 index = i32(own.looks.size());
     known.insert(known.begin(), index); // the last one may be that of the rest
     own.looks.push_back(look);
@@ -325,42 +325,52 @@ void Counters::finish() {
     while (!pending.empty()) {
         const i64 row = pending.front().row;
         auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &one) { return one.row == row; });
-        close({pending.begin(), rest});
+        close(&*pending.begin(), &*pending.begin() + (rest - pending.begin()));
         pending.erase(pending.begin(), rest);
     }
     pending_number = pending_warp = -1;
 }
 
-// An execution has the look of most of its warps, as the NumPy engine has it.
-void Counters::close(const std::vector<Pending> &all) {
-    std::map<i32, int> times;
-    Cost total{0, 0};
+// Add an execution to what its turn counts, by look; of warps that all go to one place as one.
+void Counters::close(const Pending *first, const Pending *end) {
+    Sample &own = samples.back();
+    i64 lanes = 0, every = 0;
     bool together = true, varies = false;
-    i64 lanes = 0;
-    i32 best = all.front().look;
-    for (const Pending &one : all) {
-        if (++times[one.look] > times[best])
-            best = one.look;
-        total.pieces += one.cost.pieces;
-        total.ideal += one.cost.ideal;
-        together &= one.one_place && one.first == all.front().first;
-        varies |= ((one.first - all.front().first) & 31) != 0;
-        lanes += lanes_of(one.mask);
+    const Pending *leader = nullptr; // as the NumPy engine has it, warps count of which the first lane is active
+    for (const Pending *one = first; one < end; one++) {
+        together &= one->one_place && one->first == first->first;
+        lanes += lanes_of(one->mask);
+        if (!(one->mask & 1))
+            continue;
+        leader = leader ? leader : one;
+        varies |= ((one->first - leader->first) & 31) != 0;
     }
-    const i64 warps = i64(all.size());
-    i64 every = 0;
-    for (u32 mask : launch.root)
-        every += lanes_of(mask);
-    auto &looks = samples.back().looks;
+    for (const Pending *one = first; varies && one < end; one++)
+        own.looks[size_t(one->look)].varies = 1;
+    i32 whole = -1;
     if (together) {
+        for (u32 mask : launch.root)
+            every += lanes_of(mask);
+        const i64 warps = end - first;
         const i64 mean = lanes == every ? LANES : std::max<i64>(1, (2 * lanes + warps) / (2 * warps));
-        best = one_place(looks[size_t(best)], all.front().row, u32(mean));
+        whole = one_place(own.looks[size_t(first->look)], first->row, u32(mean));
     }
-    Look &look = looks[size_t(best)];
-    look.requests += warps;
-    look.pieces += total.pieces;
-    look.ideal += total.ideal;
-    look.varies |= varies;
+    Row &row = own.by_row[u64(first->row)];
+    const i32 turn = std::min(row.count++, MOST_TURNS);
+    for (const Pending *one = first; one < end; one++) {
+        const i32 look = together ? whole : one->look;
+        Turn *found = nullptr;
+        for (size_t place = row.turns.size(); place-- > 0 && row.turns[place].turn == turn && !found;)
+            if (row.turns[place].look == look)
+                found = &row.turns[place];
+        if (!found) {
+            row.turns.push_back({look, turn, 0, 0, 0});
+            found = &row.turns.back();
+        }
+        found->requests++;
+        found->pieces += one->cost.pieces;
+        found->ideal += one->cost.ideal;
+    }
 }
 
 // Note where warps of the first block go in their first turn, and the first warp for some turns more.
@@ -379,8 +389,8 @@ void Counters::visit(const Request &request, i64 row, i64 shift) {
 
 using namespace engine;
 
-// What the sampled blocks did, in the order of the blocks; each pattern of a row once. Return how many there are.
-PUBLIC i64 cudabench_looks(Launch *launch, Look *looks, i64 room) {
+// What the sampled blocks did, in the order of the blocks: each pattern of a row once, and what each turn counts.
+PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
     std::vector<const Counters::Sample *> samples;
     for (const auto &worker : launch->workers) {
         worker->counters.finish();
@@ -391,32 +401,51 @@ PUBLIC i64 cudabench_looks(Launch *launch, Look *looks, i64 room) {
     std::stable_sort(samples.begin(), samples.end(), [](auto *one, auto *other) {
         return std::make_pair(one->first_only, one->place) < std::make_pair(other->first_only, other->place);
     });
-    std::map<std::vector<i64>, size_t> known;
-    std::set<std::pair<i32, i32>> seen;
+    std::map<std::vector<i64>, i32> known;
+    std::set<std::pair<i32, i32>> seen; // number and region
     std::vector<Look> all;
-    for (const auto *sample : samples)
+    std::map<std::pair<i32, i32>, Turn> counted; // by look and turn
+    for (const auto *sample : samples) {
+        std::vector<i32> numbers;
+        std::set<std::pair<i32, i32>> here;
         for (const Look &look : sample->looks) {
-            if (!look.requests)
+            here.insert({look.number, look.region});
+            if (sample->first_only && seen.count({look.number, look.region})) {
+                numbers.push_back(-1);
                 continue;
-            if (!seen.insert({look.number, look.region}).second && sample->first_only)
-                continue;
+            }
             std::vector<i64> key = {look.number, look.region, look.kind, look.kind == REST ? 0 : i64(look.mask)};
             for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
                 key.push_back(look.addresses[lane] - look.addresses[0]);
-            auto [place, fresh] = known.emplace(std::move(key), all.size());
+            auto [place, fresh] = known.emplace(std::move(key), i32(all.size()));
+            numbers.push_back(place->second);
             if (fresh) {
                 all.push_back(look);
                 continue;
             }
-            Look &first = all[place->second];
+            Look &first = all[size_t(place->second)];
             const i64 apart = look.addresses[0] - first.addresses[0];
-            first.varies |= look.varies | (look.kind == ONE_PLACE ? apart != 0 : (apart & 31) != 0);
-            first.requests += look.requests;
-            first.pieces += look.pieces;
-            first.ideal += look.ideal;
+            first.varies |= look.varies | (look.kind == ONE_PLACE ? apart != 0 : look.mask & 1 && (apart & 31) != 0);
         }
-    std::copy_n(all.begin(), std::min<i64>(room, i64(all.size())), looks);
-    return i64(all.size());
+        seen.insert(here.begin(), here.end());
+        for (const auto &row : sample->by_row)
+            for (const Turn &turn : row.second.turns) {
+                const i32 look = numbers[size_t(turn.look)];
+                if (look < 0)
+                    continue;
+                Turn &sum = counted.emplace(std::make_pair(look, turn.turn), Turn{look, turn.turn, 0, 0, 0}).first->second;
+                sum.requests += turn.requests;
+                sum.pieces += turn.pieces;
+                sum.ideal += turn.ideal;
+            }
+    }
+    if (looks) {
+        std::copy(all.begin(), all.end(), looks);
+        for (const auto &one : counted)
+            *turns++ = one.second;
+    }
+    *looks_count = i64(all.size());
+    *turns_count = i64(counted.size());
 }
 
 // Where the warps of the first block went. Return how many visits there are.

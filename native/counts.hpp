@@ -21,8 +21,14 @@ struct Look {
     u32 mask; // of ONE_PLACE: how many lanes of a warp there were
     i32 kind; // LookKind
     i32 varies, reserved; // whether other warps begin elsewhere in their sector; of ONE_PLACE: blocks elsewhere
-    i64 requests, pieces, ideal;
     i64 addresses[LANES]; // of the first request that had it
+};
+
+// What the executions of one turn count that have a look: the TURN of layout.py.
+struct Turn {
+    i32 look;
+    i32 turn; // how often the block came to the instruction and array before; MOST_TURNS for that or more
+    i64 requests, pieces, ideal;
 };
 
 // Where a warp of the first block went: the VISIT of layout.py.
@@ -33,6 +39,8 @@ struct Visit {
     i32 reserved;
     i64 addresses[LANES];
 };
+
+constexpr i32 MOST_TURNS = 64;
 
 class Counters {
   public:
@@ -49,11 +57,16 @@ class Counters {
 
     // What sampled blocks did, by the place of the block; first_only: of one that was not to be sampled, but is a
     // worker's first to run an instruction, its first request.
+    struct Row {
+        std::vector<i32> looks;
+        std::vector<Turn> turns;
+        i32 count = 0; // of turns
+    };
     struct Sample {
         i64 place;
         bool first_only;
         std::vector<Look> looks;
-        std::unordered_map<u64, std::vector<i32>> by_row; // looks, by row
+        std::unordered_map<u64, Row> by_row;
     };
     std::vector<Sample> samples;
     std::vector<Visit> visits;
@@ -81,7 +94,7 @@ class Counters {
     i32 look_of(const Request &request, i64 row, i64 shift);
     i32 one_place(const Look &example, i64 row, u32 lanes);
     void sample(const Request &request, i64 row, i64 shift, Cost cost);
-    void close(const std::vector<Pending> &all);
+    void close(const Pending *first, const Pending *end);
     void visit(const Request &request, i64 row, i64 shift);
 
     const Launch &launch;

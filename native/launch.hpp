@@ -73,6 +73,7 @@ struct Worker {
     Counters counters;
     Races races;
     Footprints footprints;
+    Flying flying;
     Atomics atomics;
     std::map<i32, Detour> detours; // by line of the PTX
 

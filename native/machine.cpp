@@ -276,6 +276,7 @@ void Worker::start() {
         launch.per_block[size_t(block.place)] = -instructions;
     counters.start(block);
     races.start(block);
+    flying.start();
     footprints.start(block);
     atomics.start();
     arrive(0, launch.root.data());
@@ -493,7 +494,7 @@ PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(i
 PUBLIC i64 cudabench_size_of(i32 what) {
     const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
                          sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour),
-                         sizeof(Sums), sizeof(ConstantRequest), sizeof(Look), sizeof(Visit)};
+                         sizeof(Sums), sizeof(ConstantRequest), sizeof(Look), sizeof(Turn), sizeof(Visit)};
     return sizes[what];
 }
 

@@ -51,6 +51,7 @@ namespace {
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
 constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32;
 constexpr i32 SHORT_ADDRESS = 1, IN_A_ROW = 2; // flags: an address of 32 bits; data in registers one behind the other
+constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16; // of copies: a number of bytes; a predicate under which none is read
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.
 struct Lanes {
@@ -412,6 +413,92 @@ template <class T, class R> void store(Block &block, const Op &op) {
     }
 }
 
+// Of an asynchronous copy, what lanes read: from[0] holds the address, from[1] how many bytes are read, or whether any
+// are; into[] gets words, zeros for nothing.
+void copy_fetch(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    auto &sources = block.worker.flying.sources;
+    sources.resize(size_t(block.warps));
+    i32 variable = -1;
+    for (int warp = 0; warp < block.warps; warp++) {
+        sources[size_t(warp)].mask = 0;
+        u32 chosen = block.mask[warp];
+        if (op.flags & SKIPS)
+            chosen &= op.flags & FLIPPED ? block.predicate(op.from[1])[warp] : ~block.predicate(op.from[1])[warp];
+        else if (op.flags & AMOUNT)
+            for (u32 rest = block.mask[warp]; rest; rest &= rest - 1) {
+                const u32 amount = block.at<u32>(op.from[1])[warp * LANES + first_lane(rest)];
+                if (!amount)
+                    chosen &= ~(rest & -rest);
+                else if (amount < u32(access.size)) {
+                    block.suspect("an asynchronous copy of some bytes", op);
+                    return;
+                }
+            }
+        for (int word = 0; chosen != block.mask[warp] && word < access.count; word++)
+            for (int lane = 0; lane < LANES; lane++)
+                block.at<u32>(op.into[word])[warp * LANES + lane] = 0;
+        if (!chosen)
+            continue;
+        Lanes lanes;
+        lanes.fill(block.at<i64>(op.from[0]) + warp * LANES, op.immediate, chosen);
+        auto move = [&](const Memory &memory, const Lanes &some) {
+            for (int word = 0; word < access.count; word++)
+                fetch<u32, u32>(memory, some, 4 * word, block.at<u32>(op.into[word]) + warp * LANES);
+        };
+        if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
+            return;
+        Flying::Source &source = sources[size_t(warp)];
+        source.mask = chosen;
+        source.row = access.number[GLOBAL] * block.launch.places + (lanes.addresses[0] >> SLOT_BITS);
+        std::copy_n(lanes.addresses, LANES, source.addresses);
+    }
+}
+
+// Sectors that a copy of 16 bytes a lane asks for beyond those that it reads: see counters.wide_copy.
+i64 asked_twice(const Flying::Source &source, const i64 *into) {
+    i64 asked[LANES], sectors_[LANES], count = 0;
+    for (u32 rest = source.mask; rest; rest &= rest - 1, count++) {
+        const int lane = first_lane(rest);
+        asked[count] = (source.addresses[lane] >> 7) << 20 | into[lane] >> 5;
+        sectors_[count] = source.addresses[lane] >> 5;
+    }
+    auto distinct = [&](i64 *values) {
+        std::sort(values, values + count);
+        return std::unique(values, values + count) - values;
+    };
+    return distinct(asked) - distinct(sectors_);
+}
+
+// Of an asynchronous copy, what lanes write to shared memory: from[0] holds the address, from[1...] the words.
+void copy_keep(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    const bool known = access.shared_low <= access.shared_high;
+    for (int warp = 0; warp < block.warps; warp++) {
+        if (!block.mask[warp])
+            continue;
+        Lanes lanes;
+        fill(block, op, warp, lanes);
+        if (!lanes.within(known ? access.shared_low : 0, known ? access.shared_high : block.launch.about.shared_size,
+                          access.size)) {
+            block.suspect("a copy is out of the bounds of shared memory or misaligned", op);
+            return;
+        }
+        u32 data[4 * LANES];
+        for (int word = 0; word < access.count; word++)
+            for (int lane = 0; lane < LANES; lane++)
+                data[lane * access.count + word] = block.at<u32>(op.from[1 + word])[warp * LANES + lane];
+        const u8 *bytes = reinterpret_cast<const u8 *>(data);
+        Request request{access, SHARED, 0, warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+        block.worker.races.note(block, op, request, bytes);
+        block.worker.flying.add(op, request);
+        put<u32>(Memory{block.shared, 0}, lanes, bytes, access.count);
+        const Flying::Source &source = block.worker.flying.sources[size_t(warp)];
+        if (access.size == 16 && source.mask)
+            block.worker.counters.rows[size_t(source.row)].pieces += asked_twice(source, lanes.addresses);
+    }
+}
+
 // ld.param at a fixed place: the same for all lanes; immediate: the offset.
 template <class T, class R> void load_parameter(Block &block, const Op &op) {
     const R value = R(read<T>(block.launch.parameters.data() + op.immediate));
@@ -434,6 +521,10 @@ template <class T, class R> void load_parameter(Block &block, const Op &op) {
 const std::vector<Operation> &memory_operations() {
     static const std::vector<Operation> all = {
         {"other", [](Block &block, const Op &op) { block.suspect("the native engine lacks an instruction", op); }},
+        {"copy.fetch", copy_fetch},
+        {"copy.keep", copy_keep},
+        {"copy.commit", [](Block &block, const Op &op) { block.worker.flying.commit(block, op); }},
+        {"copy.wait", [](Block &block, const Op &op) { block.worker.flying.wait(block, op, op.immediate); }},
         LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
         LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),
         LOAD_OPERATIONS("s8.64", i8, u64),   LOAD_OPERATIONS("u16.16", u16, u16), LOAD_OPERATIONS("u16.32", u16, u32),

@@ -25,4 +25,38 @@ class Undo {
     std::vector<Pages> regions;
 };
 
+// Asynchronous copies to a block's shared memory. They are carried out at once; until their group has been waited for,
+// nobody is to touch what they write, and only then they have been written.
+class Flying {
+  public:
+    void start(); // a block
+    bool touches(const Request &request) const;
+    void add(const Op &op, const Request &request);
+    // Close the groups of warps; wait for all groups but the latest ones.
+    void commit(const Block &block, const Op &op);
+    void wait(const Block &block, const Op &op, i64 but);
+
+    // Where the lanes of a warp read that copy: what `copy.fetch` found for `copy.keep`.
+    struct Source {
+        u32 mask;
+        i64 row; // of the counts
+        i64 addresses[LANES];
+    };
+    std::vector<Source> sources; // by warp
+
+  private:
+    struct Copy {
+        const Op *op;
+        const Access *access;
+        int warp;
+        u32 mask;
+        i64 addresses[LANES];
+        i64 groups; // closed since
+    };
+    std::vector<Copy> copies;
+    std::vector<bool> words; // of shared memory, that are written to
+
+    void mark(const Copy &copy, bool under_way);
+};
+
 } // namespace engine

@@ -345,6 +345,10 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     if (access.guess)
         return;
     const bool global = request.space == GLOBAL;
+    if (!global && block.worker.flying.touches(request)) {
+        block.suspect("an asynchronous copy is under way there", op);
+        return;
+    }
     const int granule = global ? launch.about.granule_global : launch.about.granule_shared;
     const int shift = __builtin_ctz(unsigned(granule));
     if (&op != latest || request.warp <= latest_warp)

@@ -87,13 +87,13 @@ def launch(program: api.Program, where: np.ndarray, block: int, n: int | None = 
     return found
 
 
-def counted(found: Both, program: api.Program) -> None:
+def counted(found: Both, program: api.Program, kernel_name: str = "k") -> None:
     """Compare all that both engines counted."""
     assert found.same()
     assert not isinstance(found.ran, str)
     assert found.ran.instructions == found.report.instructions
     mine: Counter[Any] = Counter()
-    for access, row in zip(program.code("k").accesses, found.ran.counts, strict=True):
+    for access, row in zip(program.code(kernel_name).accesses, found.ran.counts, strict=True):
         for name in ("requests", "pieces", "ideal", "merged"):
             mine[access.location.ptx_line, access.space, name] += int(row[name].sum())
     theirs: Counter[Any] = Counter()
@@ -237,6 +237,134 @@ def test_short_addresses_of_shared_memory() -> None:
     st.global.u32 [%d7], %r16;"""
     program = kernel(body, FILL_SHARED)
     counted(launch(program, np.arange(256), 256), program)
+
+
+COPIES = """
+extern "C" __global__ void copies(const char *in, char *out, int n, int padded)
+{
+    __shared__ __align__(16) char tile[2][64 * 48];
+    unsigned at = (unsigned)__cvta_generic_to_shared(&tile[0][threadIdx.x * (padded ? 48 : 16)]);
+    for (int step = 0; step < 2; step++) {
+        int place = (step * 64 + threadIdx.x) * SIZE, bytes = place < n ? SIZE : 0;
+        asm volatile("cp.async.WAY.shared.global [%0], [%1], SIZE, %2;"
+                     ::"r"(at + step * 64 * 48), "l"(in + place), "r"(bytes));
+        asm volatile("cp.async.commit_group;");
+    }
+    asm volatile("cp.async.wait_group WAIT;");
+    MEET
+    const char *mine = tile[WHICH] + (threadIdx.x ^ OTHER) * (padded ? 48 : 16);
+    for (int byte = 0; byte < SIZE; byte++) out[threadIdx.x * SIZE + byte] = mine[byte];
+}
+"""
+
+
+def copies(
+    size: int = 16, wait: int = 0, which: int = 1, other: int = 1, meet: str = "__syncthreads();"
+) -> api.Program:
+    """Return a program of two asynchronous copies, one of which is read."""
+    words = {
+        "SIZE": size,
+        "WAIT": wait,
+        "WHICH": which,
+        "OTHER": other,
+        "MEET": meet,
+        "WAY": "cg" if size == 16 else "ca",
+    }
+    source = COPIES
+    for name, value in words.items():
+        source = source.replace(name, str(value))
+    return loaded(source)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("padded", [0, 1])
+@pytest.mark.parametrize("whole", [64, 128, 37])
+def test_asynchronous_copies(size: int, padded: int, whole: int) -> None:
+    """Copies that are waited for, some of which read nothing, have the bits and counts of the NumPy engine."""
+    program = copies(size)
+    given = np.random.default_rng(1).integers(0, 256, 128 * size, np.uint8)
+    found = both(program, "copies", 1, 64, [given, np.zeros(64 * size, np.uint8), whole * size, padded])
+    assert not isinstance(found.ran, str), found.ran
+    counted(found, program, "copies")
+
+
+@pytest.mark.parametrize(
+    "fault", [{"wait": 1}, {"meet": ""}, {"wait": 1, "other": 0}, {"wait": 2, "which": 0, "other": 0}], ids=str
+)
+def test_asynchronous_copies_that_are_read_too_soon(fault: dict[str, Any]) -> None:
+    """Who reads a copy that is under way, or that another thread alone has waited for, is suspected."""
+    found = both(copies(**fault), "copies", 1, 64, [np.zeros(2048, np.uint8), np.zeros(1024, np.uint8), 2048, 0])
+    assert isinstance(found.ran, str)
+    assert found.report.hazards
+
+
+def test_the_first_of_two_copies_may_be_read_while_the_second_is_under_way() -> None:
+    """wait_group 1 leaves the latest group alone."""
+    found = both(
+        copies(wait=1, which=0), "copies", 1, 64, [np.zeros(2048, np.uint8), np.zeros(1024, np.uint8), 2048, 0]
+    )
+    assert not isinstance(found.ran, str), found.ran
+    assert not found.report.hazards
+
+
+@pytest.mark.parametrize("issued", [(0, 16), (4, 8), (0, 0)])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_requests_as_the_machine_code_has_them(space: str, issued: tuple[int, int]) -> None:
+    """An access that the machine code merges with others, or has wider, counts as it has it."""
+    base = {"global": "%d1", "shared": "%d20"}[space]
+    body = f"add.s64 %d12, {base}, %d11;\nld.{space}.u32 %r15, [%d12];\nst.global.u32 [%d7], %r15;"
+    program = kernel(body, FILL_SHARED if space == "shared" else "")
+    line = next(a.location.ptx_line for a in program.code("k").accesses[::-1] if a.kind == "load")
+    a = np.zeros(BYTES + 16, np.uint8)
+    arguments = [a, places("strided", 16, 250), np.zeros(32 * 256, np.uint8), 250]
+    found = both(program, "k", 1, 256, arguments, merged={line: issued})
+    assert not isinstance(found.ran, str), found.ran
+    if issued[1]:
+        counted(found, program)
+    else:
+        assert found.ran.counts["merged"].sum() == 8
+
+
+def test_eight_elements_a_lane() -> None:
+    """Vectors of eight words go through registers one behind the other."""
+    data = registers("u32", 8)
+    body = f"add.s64 %d12, %d1, %d11;\nld.global.v8.b32 {data}, [%d12];\nst.global.v8.b32 [%d7], {data};"
+    program = kernel(body)
+    counted(launch(program, places("shuffled", 32, 128), 64), program)
+
+
+LADDER = """
+extern "C" __global__ void rows(const float *a, const int *where, float *out, int n)
+{
+    __shared__ float tile[16][17];
+    int x = threadIdx.x, y = threadIdx.y, i = blockIdx.x * 16 + y, j = blockIdx.y * 16 + x;
+    float sum = 0;
+    tile[x][y] = i < n && j < n ? a[i * n + j] : 0.0f;
+    __syncthreads();
+    for (int k = 0; k < 16; k++) sum += tile[k][x] * a[k * n];
+    for (int k = 0; k < n; k += 7) sum += a[j % n * n + k];
+    if (i < n && j < n) out[j * n + i] = sum + a[where[i * n + j]];
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_lanes_did(threads: int) -> None:
+    """Patterns, first addresses and steps of the main pattern are those of the NumPy engine; all sums are exact."""
+    n, draw = 50, np.random.default_rng(3)
+    a, where = draw.random(n * n).astype(np.float32), draw.integers(0, n * n, n * n, np.int32)
+    found = both(loaded(LADDER), "rows", (4, 4), (16, 16), [a, where, np.zeros(n * n, np.float32), n], threads=threads)
+    assert found.told is not None, found.ran
+    assert found.same()
+    for mine, theirs in zip(found.told.accesses, found.report.accesses, strict=True):
+        for name in ("kind", "stride", "run", "jump", "lanes"):
+            assert getattr(mine.patterns[0].pattern, name) == getattr(theirs.patterns[0].pattern, name), theirs
+        assert mine.step == theirs.step
+        assert mine.patterns[0].pattern.axes == (theirs.patterns[0].pattern.axes or mine.patterns[0].pattern.axes)
+        assert sum(one.requests for one in mine.patterns) == mine.requests == theirs.requests
+        assert sum(one.pieces for one in mine.patterns) == (mine.wavefronts if mine.sectors is None else mine.sectors)
+        if mine.space == "global":
+            assert mine.first == theirs.first
 
 
 @pytest.mark.parametrize(

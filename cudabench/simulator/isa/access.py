@@ -48,6 +48,7 @@ class MemoryOp:
         self.target: int | None = None  # of an atomic: the register that gets what it finds
         self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
         self.update = what.partition(".")[0]  # of an atomic: its operation
+        self.copied: MemoryOp | None = None  # of a store that an asynchronous copy makes: the load of it
         self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         self.variable: Variable | None = None  # the local array itself, where debug information tells of it

@@ -427,6 +427,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     skips, words = builder.width(given) == 1, size.value // 4
     load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
+    store.copied = load
     builder.shared_accesses[-1] = (store, into)
     parts = {count: _bytes(load, count) for count in range(1, size.value)}
 

@@ -24,7 +24,7 @@ from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
-from cudabench.simulator.native.looks import looks
+from cudabench.simulator.native.looks import Seen, seen
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -41,8 +41,8 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
-    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter. looks,
-    visits: what warps did, see `looks`. contention, turns: see `atomics`. detours: see `floats`.
+    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
+    contention, turns: see `atomics`. detours: see `floats`.
     """
 
     instructions: int
@@ -52,8 +52,7 @@ class Ran(NamedTuple):
     order: Array
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
-    looks: Array
-    visits: Array
+    seen: Seen
     detours: dict[int, Executed]
     touched: Touched | None = None
 
@@ -180,7 +179,8 @@ def attempt(
             )  # fmt: skip
         return Ran(
             instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), *looks(library, handle), floats.read_detours(library, handle), memory,
+            atomics.turns(library, handle, encoded), seen(library, handle), floats.read_detours(library, handle),
+            memory,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)

@@ -49,10 +49,12 @@ CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
 WARP, ONE_PLACE, REST = range(3)  # kinds of looks
+MOST_TURNS = 64  # a TURN of this number is of that or more
 LOOK = np.dtype(
     [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
-     ("requests", "i8"), ("pieces", "i8"), ("ideal", "i8"), ("addresses", "i8", 32)]
+     ("addresses", "i8", 32)]
 )  # fmt: skip
+TURN = np.dtype([("look", "i4"), ("turn", "i4"), ("requests", "i8"), ("pieces", "i8"), ("ideal", "i8")])
 VISIT = np.dtype(
     [("number", "i4"), ("region", "i4"), ("warp", "i4"), ("turn", "i4"), ("mask", "u4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]
@@ -93,6 +95,7 @@ SIZES = (
     SUMS,
     CONSTANT_REQUEST,
     LOOK,
+    TURN,
     VISIT,
 )
 

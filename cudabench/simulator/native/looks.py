@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,25 +33,33 @@ if TYPE_CHECKING:
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
-def looks(library: Any, handle: Any) -> tuple[Array, Array]:
-    """Return what warps of a launch that has ended did, and where those of its first block went."""
-    found = []
-    for read, record in ((library.cudabench_looks, layout.LOOK), (library.cudabench_visits, layout.VISIT)):
-        read.restype = ctypes.c_int64
-        count = read(handle, None, ctypes.c_int64(0))
-        rows = np.zeros(count, record)
-        read(handle, ctypes.c_void_p(rows.ctypes.data), ctypes.c_int64(count))
-        found.append(rows)
-    return found[0], found[1]
+class Seen(NamedTuple):
+    """What warps of some blocks did, as records of `layout`: looks, what turns count by look, where warps went."""
+
+    looks: Array
+    turns: Array
+    visits: Array
 
 
-def rows(
-    counts: Array, seen: Array, visits: Array, plan: Plan, issued: Mapping[int, tuple[int, int]]
-) -> dict[tuple[int, Place], Row]:
+def seen(library: Any, handle: Any) -> Seen:
+    """Return what warps of a launch that has ended did."""
+    many = ctypes.c_int64(), ctypes.c_int64()
+    library.cudabench_looks(handle, None, ctypes.byref(many[0]), None, ctypes.byref(many[1]))
+    looks, turns = np.zeros(many[0].value, layout.LOOK), np.zeros(many[1].value, layout.TURN)
+    into, beside = (ctypes.c_void_p(array.ctypes.data) for array in (looks, turns))
+    library.cudabench_looks(handle, into, ctypes.byref(many[0]), beside, ctypes.byref(many[1]))
+    library.cudabench_visits.restype = ctypes.c_int64
+    visits = np.zeros(library.cudabench_visits(handle, None, ctypes.c_int64(0)), layout.VISIT)
+    library.cudabench_visits(handle, ctypes.c_void_p(visits.ctypes.data), ctypes.c_int64(len(visits)))
+    return Seen(looks, turns, visits)
+
+
+def rows(counts: Array, seen: Seen, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> dict[tuple[int, Place], Row]:
     """Return the counts by memory instruction and array; of one whose lanes went to several arrays, one row for all.
 
-    counts: by memory instruction and array; seen, visits: of `looks`; issued: see `Counters`.
+    counts: by memory instruction and array; issued: see `Counters`.
     """
+    numbers = seen.looks["number"][seen.turns["look"]]
     found: dict[tuple[int, Place], Row] = {}
     for number, access in enumerate(plan.code.accesses):
         places = counts["requests"][number].nonzero()[0].tolist()
@@ -59,38 +69,45 @@ def rows(
         row = found[number, place] = Row(number, place)
         totals = [int(counts[name][number].sum()) for name in ("requests", "pieces", "ideal")]
         row.reloads = int(counts["reloads"][number].sum())
-        mine = seen[seen["number"] == number], visits[visits["number"] == number]
-        _Told(row, plan, issued.get(number, (0, access.size))[1], *mine).fill(totals)
+        mine = Seen(seen.looks, seen.turns[numbers == number], seen.visits[seen.visits["number"] == number])
+        _Told(row, plan, issued.get(number, (0, access.size))[1], mine).fill(totals)
     return found
 
 
 class _Told:
     """What is known of one row: the looks of its warps, and where the first block's went."""
 
-    def __init__(self, row: Row, plan: Plan, size: int, seen: Array, visits: Array) -> None:
+    def __init__(self, row: Row, plan: Plan, size: int, seen: Seen) -> None:
         access = plan.code.accesses[row.number]
-        self.row, self.space, self.size, self.seen = row, access.space, size, seen
+        self.row, self.space, self.size = row, access.space, size
         self.by_data = access.location.ptx_line in plan.ways.led_by_data
         self.atomic = access.kind == "atomic"
-        self.visits = visits[np.argsort(visits["turn"], kind="stable")]
+        self.looks = seen.looks
+        self.turns = seen.turns[np.lexsort((seen.turns["look"], seen.turns["turn"]))]
+        self.visits = seen.visits[np.argsort(seen.visits["turn"], kind="stable")]
         self.threads = _threads(plan.block)
         self.axes = None if self.by_data else _axes(self.visits[self.visits["turn"] == 0], self.threads)
 
     def fill(self, totals: Sequence[int]) -> None:
         """Give the row its looks, whose counts come to the totals, and where its executions went."""
-        groups: dict[Any, list[int]] = {}
-        for place, one in enumerate(self.seen):
-            groups.setdefault(self.key(one), []).append(place)
-        counted = [self.seen[places] for places in groups.values()] or [None]
+        counted: dict[Any, list[int]] = {}  # by what is told of a look
+        numbers = dict.fromkeys(self.turns["look"].tolist())
+        told = {number: self.key(self.looks[number]) for number in numbers}
+        of: dict[Any, list[int]] = {}  # looks
+        for number, key in told.items():
+            of.setdefault(key, []).append(number)
+        for number, group in groupby(self.turns.tolist(), itemgetter(1)):
+            turn = [(told[look], many) for look, _, *many in group]
+            for key, many in turn if number == layout.MOST_TURNS else [_as_most(turn)]:
+                mine = counted.setdefault(key, [0, 0, 0])
+                mine[:] = map(add, mine, many)
+        found = [*map(self.look, (self.looks[of[key]] for key in counted))] or [UNKNOWN]
         parts = [
-            _shared_out(total, [1 if some is None else int(some[name].sum()) for some in counted])
-            for total, name in zip(totals, ("requests", "pieces", "ideal"), strict=True)
+            _shared_out(total, [each[place] for each in counted.values()] or [1]) for place, total in enumerate(totals)
         ]
-        for some, *many in zip(counted, *parts, strict=True):
-            found = UNKNOWN if some is None else self.look(some)
-            mine = self.row.looks.setdefault(found, [0, 0, 0])
-            for place, more in enumerate(many):
-                mine[place] += more
+        for one, *many in zip(found, *parts, strict=True):
+            mine = self.row.looks.setdefault(one, [0, 0, 0])
+            mine[:] = map(add, mine, many)
         if self.space == "global" and not self.atomic:
             self.follow()
 
@@ -128,7 +145,8 @@ class _Told:
 
     def follow(self) -> None:
         """Note where the executions of the first block went."""
-        if any(one["kind"] == layout.ONE_PLACE and not one["varies"] for one in self.seen):
+        looked = self.looks[self.turns["look"]]
+        if ((looked["kind"] == layout.ONE_PLACE) & (looked["varies"] == 0)).any():
             return  # one place for all has no step, as the NumPy engine has it
         for visit in self.visits[self.visits["warp"] == 0]:
             on = _lanes(visit["mask"])
@@ -139,6 +157,14 @@ class _Told:
             else:
                 thread = self.threads[int(on[0])]
                 self.row.went(int(visit["addresses"][on[0]]) - int(np.dot(self.axes, thread)))
+
+
+def _as_most(turn: list[tuple[Any, list[int]]]) -> tuple[Any, list[int]]:
+    """Return what most requests of a turn have, and all their counts: as the NumPy engine tells of an execution."""
+    requests: dict[Any, int] = {}
+    for key, many in turn:
+        requests[key] = requests.get(key, 0) + many[0]
+    return max(requests, key=lambda key: requests[key]), [*map(sum, zip(*(many for _, many in turn), strict=True))]
 
 
 def _lanes(mask: Any) -> Array:

@@ -7,10 +7,11 @@ from cudabench.simulator.isa.load_store import element
 from cudabench.simulator.isa.opcodes import items
 from cudabench.simulator.memory import PARAMETER_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand, Symbol
+from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Operand, Symbol
 from cudabench.simulator.values import Affine
 
 SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: an address of 32 bits; data in registers one behind the other
+AMOUNT, SKIPS, FLIPPED = 4, 8, 16  # of copies: a number of bytes; a predicate under which none is read
 MOST_TARGETS = 4  # that an operation has a place for
 
 
@@ -64,6 +65,39 @@ def _st(emit: Emit, ins: Instruction) -> None:
             emit.op(f"mov.{width}", (one,), (source,))
         sources, flags = (row[0],), flags | IN_A_ROW
     emit.op(f"st.{bits}.{width}", (), (register, *sources), immediate=offset, access=emit.access, flags=flags)
+
+
+@encodes("cp")
+def _cp(emit: Emit, ins: Instruction) -> None:
+    words, builder = ins.modifiers, emit.builder
+    if "commit_group" in words and "bulk" not in words:
+        emit.op("copy.commit")
+    elif words[0] == "async" and ("wait_all" in words or "wait_group" in words):
+        count = ins.operands[0] if "wait_group" in words else None
+        if not isinstance(count, Immediate):
+            emit.op("copy.commit")
+        emit.op("copy.wait", immediate=int(count.value) if isinstance(count, Immediate) else 0)
+    elif emit.access is None or emit.access.copied is None:
+        raise NotEncoded(ins.text)
+    else:
+        load, store = emit.access.copied, emit.access
+        hinted = any("cache_hint" in word for word in words)
+        less = None if hinted else next(iter(ins.operands[3:]), None)
+        (into, into_offset), (out_of, out_offset) = emit.address(ins.operands[0]), emit.address(ins.operands[1])
+        amount: tuple[int, ...] = ()
+        flags = 0
+        if isinstance(less, Immediate):
+            amount, flags = (builder.source(less, "u32"),), AMOUNT
+        elif less is not None:
+            register, flip = builder.predicate(less)
+            amount = (register,)
+            flags = (SKIPS | (FLIPPED if flip else 0)) if builder.width(register) == 1 else AMOUNT
+        if builder.width(out_of) != 64 or (flags == AMOUNT and builder.width(amount[0]) != 32):
+            raise NotEncoded(ins.text)
+        row = _row(emit, load.count, 32)
+        emit.op("copy.fetch", row, (out_of, *amount), immediate=out_offset, access=load, flags=flags)
+        short = SHORT_ADDRESS if builder.width(into) == 32 else 0
+        emit.op("copy.keep", (), (into, *row), immediate=into_offset, access=store, flags=short)
 
 
 def _check(emit: Emit) -> None:

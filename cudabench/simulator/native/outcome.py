@@ -30,7 +30,7 @@ def outcome(
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in ran.executed.tolist()
     ]
-    rows = looks.rows(ran.counts, ran.looks, ran.visits, plan, issued)
+    rows = looks.rows(ran.counts, ran.seen, plan, issued)
     footprint = None
     if ran.touched is not None:
         counted = {key: row.totals for key, row in rows.items()}
