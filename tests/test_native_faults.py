@@ -88,7 +88,7 @@ BODIES = {
         "s[t] = 1; if (x[t] < 64) __syncthreads(); y[g] = s[t];",
     ),
     "a barrier in both branches": (
-        "if (x[t] < 32) { y[g] = 1; __syncthreads(); z[g] = y[g]; } else { y[g] = 2; __syncthreads(); z[g] = 3; }",
+        "if (x[t] < 32) { y[g] = 1; __syncthreads(); z[g] = 1; } else { y[g] = 2; __syncthreads(); z[g] = 3; }",
         "if (x[t] < 32) y[g] = 1; else y[g] = 2; __syncthreads(); z[g] = y[g];",
     ),
     "some have ended before a barrier": (
@@ -119,7 +119,8 @@ BODIES = {
         'int v; asm("{ .reg .s32 q; mov.s32 q, 1; add.s32 %0, q, %1; }" : "=r"(v) : "r"(x[t])); y[g] = v;',
     ),
     "a read-only cache of what is written": (
-        "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&y[g ^ 1]);", "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&x[g ^ 1]);",
+        "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&y[g ^ 1]);",
+        "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&x[g ^ 1]);",
     ),
 }  # fmt: skip
 # What looks like a fault and is none: some lanes have ended, and those left meet without them.
