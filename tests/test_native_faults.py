@@ -44,6 +44,21 @@ BODIES = {
         "if (x[t] < 3) s[0] = 1; if (x[t] > 60) s[0] = 2; __syncthreads(); y[g] = s[0];",
         "if (x[t] < 3) s[0] = 1; y[g] = t; if (x[t] > 60) s[0] = 1; __syncthreads(); y[g] = s[0];",
     ),
+    "a byte of an element": (
+        "s[t] = 0; __syncthreads(); ((char *)s)[4 * t + x[1]] = 1; y[g] = s[t ^ 1];",
+        "s[t] = 0; __syncthreads(); ((char *)s)[4 * t + x[1]] = 1; __syncthreads(); y[g] = s[t ^ 1];",
+    ),
+    "four elements at once": (
+        "__shared__ int4 v[16]; if (t < 16) v[t] = make_int4(t, 1, 2, 3); y[g] = ((int *)v)[t];",
+        "__shared__ int4 v[16]; if (t < 16) v[t] = make_int4(t, 1, 2, 3); __syncthreads(); y[g] = ((int *)v)[t];",
+    ),
+    "elements of 8 bytes": (
+        "__shared__ double d[64]; d[t] = x[t]; y[g] = d[63 - t];",
+        "__shared__ double d[64]; d[t] = x[t]; __syncthreads(); y[g] = d[63 - t];",
+    ),
+    "blocks write 8 bytes": (
+        "((double *)y)[t] = g;", "((double *)y)[t] = t + 0.5; if (t > 70) ((char *)z)[g] = 1;",
+    ),
     "part of shared memory unset": (
         "if (t) s[t] = x[t]; __syncthreads(); y[g] = s[63 - t];",
         "s[t] = t ? x[t] : 0; __syncthreads(); y[g] = s[63 - t];",
