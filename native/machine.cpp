@@ -292,13 +292,11 @@ void Worker::arrive(i32 code, const u32 *mask) {
 
 bool Worker::step() {
     i32 rank = lowest(ready_ranks);
-    if (rank < 0) {
-        if (lowest(waiting_ranks) >= 0) {
-            launch.suspect("lanes wait for others that never come", 0);
-            return false;
-        }
+    const bool left = rank < 0; // no lane can run but those that wait for others, which may have ended meanwhile
+    if (left)
+        rank = lowest(waiting_ranks);
+    if (rank < 0)
         return parked_at >= 0 && release();
-    }
     const size_t warps = size_t(launch.warps), first = size_t(rank) * warps;
     const i32 number_ = launch.by_rank[size_t(rank)];
     const CodeBlock &code = launch.blocks[size_t(number_)];
@@ -313,6 +311,10 @@ bool Worker::step() {
         waiting_ranks[size_t(rank) / 64] &= ~bit;
     }
     if (code.members != -1 && members_missing(code, active.data())) {
+        if (left) {
+            launch.suspect("lanes wait for others that never come", 0);
+            return false;
+        }
         std::copy_n(active.begin(), warps, &waiting[first]);
         waiting_ranks[size_t(rank) / 64] |= bit;
         return true;

@@ -1,21 +1,30 @@
 #include "launch.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace engine {
 
+namespace base {
+const RowLoops &row_loops();
+}
+#ifdef HAVE_AVX2
+namespace avx2 {
+const RowLoops &row_loops();
+}
+#endif
+
+using namespace cell;
+
 namespace {
 
-// A cell, from its lowest bit on: the lowest thread, the highest one (10 bits each), flags (6), the time.
-constexpr int TIME_BITS = 26;
-constexpr u64 TICK = u64(1) << TIME_BITS, THREAD = 1023;
-constexpr u64 LAST_START = u64(1) << 63; // no block begins later, so that its time cannot overflow
-constexpr u64 flag(int number) { return u64(1) << (20 + number); }
-// Of a store: of what all lanes have alike; the block stored several values; other blocks stored the same before.
-constexpr u64 UNIFORM = flag(0), VARIED = flag(1), OTHERS = flag(2);
-// Of reads and atomics: since the last barrier; by the block; by other blocks.
-constexpr u64 READ = flag(0), UPDATED = flag(1), OWN_READ = flag(2), OWN_UPDATED = flag(3), OTHERS_READ = flag(4),
-              OTHERS_UPDATED = flag(5);
+const RowLoops &row_loops() {
+#ifdef HAVE_AVX2
+    if (__builtin_cpu_supports("avx2"))
+        return avx2::row_loops();
+#endif
+    return base::row_loops();
+}
 
 constexpr const char *UNSET = "shared memory is read that nobody has written";
 constexpr const char *RACE = "threads of a block may race";
@@ -25,13 +34,6 @@ constexpr const char *TOGETHER = "lanes of one store write different values to o
 int low_of(u64 cell) { return int(cell & THREAD); }
 int high_of(u64 cell) { return int(cell >> 10 & THREAD); }
 u64 party(int low, int high) { return u64(high) << 10 | u64(low); }
-
-// What is kept of the value of a granule: all of it, or a hash of 8 bytes.
-u32 value_of(const u8 *data, int granule) {
-    u64 value = 0;
-    std::memcpy(&value, data, size_t(granule));
-    return granule <= 4 ? u32(value) : u32(value ^ (value >> 32) * 0x9E3779B1u);
-}
 
 } // namespace
 
@@ -82,7 +84,7 @@ bool Shadows::conflict(const Launch &launch) const {
     return false;
 }
 
-Races::Races(const Launch &of, int) : launch(of), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
+Races::Races(const Launch &of, int) : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
     size_t warps = size_t(of.warps), cells = 0;
     if (of.about.shared_size)
         cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
@@ -171,10 +173,10 @@ Races::Page *Races::page(i32 region, i64 number) {
         of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&found = of[size_t(number)];
     if (!found) {
-        constexpr size_t CHUNK = 64;
+        constexpr size_t CHUNK = 256; // zeros: a new page holds no time, and a used one none of the block in hand
         if (pages_used / CHUNK == chunks.size())
-            chunks.emplace_back(new Page[CHUNK]()); // new pages hold no time; others none of the block in hand
-        found = &chunks[pages_used / CHUNK][pages_used % CHUNK];
+            chunks.emplace_back(static_cast<Page *>(std::calloc(CHUNK, sizeof(Page))), std::free);
+        found = chunks[pages_used / CHUNK].get() + pages_used % CHUNK;
         pages_used++;
         if (!looks)
             touched.emplace_back(region, number);
@@ -245,62 +247,33 @@ template <bool GLOBAL> const char *Races::write(const Cells &cells, i64 at, int 
     return nullptr;
 }
 
-// Granules of a run, 2^each of a lane. At first a look whether all is as in most requests: nobody, or this very thread,
-// stored there since the last barrier.
-template <bool GLOBAL> const char *Races::load(const Cells &cells, i64 count, int each, const Run &run) {
-    const u64 least = GLOBAL && !looks ? 0 : began, before = met_all - least;
-    u64 odd = 0, latest_use = 0;
-    for (i64 at = 0; at < count; at++) {
-        u64 stored = cells.stored[at], used = cells.used[at];
-        u64 mine = party(run.low, run.low) + (run.one ? 0 : u64(at >> each) * (THREAD + 2));
-        bool own = (stored & (TICK - 1) & ~(UNIFORM | VARIED)) == mine && stored >= began && (!run.one || run.low == run.high);
-        bool early = stored - least < before && !(GLOBAL && (stored & OTHERS));
-        odd |= !(own || early || (GLOBAL && !stored));
-        odd |= GLOBAL && looks ? (used != 0 && used < began) | (used & (OTHERS_READ | OTHERS_UPDATED)) : 0;
-        odd |= used >= met_all ? used & UPDATED : 0;
-        latest_use = std::max(latest_use, used);
-    }
-    // Who read since the last barrier stays, unless some of the warp have met since.
-    const size_t warp = size_t(run.low / LANES);
-    if (!odd && (latest_use < met_all || std::max(met[warp], partly[warp]) < met_all)) {
-        for (i64 at = 0; at < count; at++) {
-            u64 used = cells.used[at], since = used >= met_all ? used : party(1023, 0);
-            u64 low = u64(run.one ? run.low : run.low + int(at >> each)), high = u64(run.one ? run.high : int(low));
-            low = std::min(low, since & THREAD);
-            high = std::max(high, since >> 10 & THREAD);
-            cells.used[at] = now | (used >= began ? used & OWN_UPDATED : 0) | READ | OWN_READ | high << 10 | low;
-        }
-        return nullptr;
-    }
-    for (i64 at = 0; at < count; at++) {
-        int low = run.one ? run.low : run.low + int(at >> each);
-        if (const char *why = read<GLOBAL>(cells, at, low, run.one ? run.high : low, false))
-            return why;
-    }
-    return nullptr;
-}
-
+// Granules in a row, or of one lane and others at its place: what `loops` leave, one by one.
 template <bool GLOBAL>
-const char *Races::store(const Cells &cells, i64 count, int each, const Run &run, bool uniform, const u8 *data,
-                         int granule) {
-    // Nobody was here in this launch or, where blocks are not compared, since the last barrier.
-    const u64 least = GLOBAL && looks ? 1 : met_all;
-    u64 last = 0;
-    for (i64 at = 0; at < count; at++)
-        last = std::max(last, std::max(cells.stored[at], cells.used[at]));
-    if (last < least && !run.one) {
-        const u64 mine = now | (uniform ? UNIFORM : 0) | party(run.low, run.low);
-        for (i64 at = 0; at < count; at++)
-            cells.stored[at] = mine + u64(at >> each) * (THREAD + 2);
-        for (i64 at = 0; at < count; at++)
-            cells.value[at] = value_of(data + at * granule, granule);
-        return nullptr;
-    }
-    for (i64 at = 0; at < count; at++) {
-        int low = run.one ? run.low : run.low + int(at >> each);
-        u32 value = value_of(data + at * granule, granule);
-        if (const char *why = write<GLOBAL>(cells, at, low, run.one ? run.high : low, uniform, value))
-            return why;
+const char *Races::visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
+    const Times times{now, began, met_all};
+    const bool whole = !run.one || run.low == run.high;
+    i64 place = 0;
+    while (place < row.count) {
+        i64 done = 0;
+        const Cells left{cells.stored + place, cells.used + place, cells.value + place};
+        if (whole && access.kind != ATOMIC && !(place & ((i64(1) << row.each) - 1))) {
+            Row part = row;
+            part.count -= place;
+            part.low += i64(place >> row.each);
+            done = access.kind == LOAD ? loops.load(left, part, times)
+                                       : loops.store(left, part, times, data + place * row.granule);
+        }
+        const i64 end = std::min(row.count, place + done + 4);
+        for (place += done; place < end; place++) {
+            const int low = run.one ? run.low : int(row.low) + int(place >> row.each);
+            const int high = run.one ? run.high : low;
+            const char *why =
+                access.kind == STORE
+                    ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(data + place * row.granule, row.granule))
+                    : read<GLOBAL>(cells, place, low, high, access.kind == ATOMIC);
+            if (why)
+                return why;
+        }
     }
     return nullptr;
 }
@@ -320,19 +293,10 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
             cells = {of->stored + inside, of->used + inside, of->value + inside};
         } else
             cells = {&shared_stored[size_t(at)], &shared_used[size_t(at)], &shared_value[size_t(at)]};
-        Run part = run;
-        if (!run.one)
-            part.low += int(done >> each);
-        const char *why = nullptr;
-        if (access.kind == LOAD)
-            why = load<GLOBAL>(cells, count, each, part);
-        else if (access.kind == STORE)
-            why = store<GLOBAL>(cells, count, each, part, access.uniform != 0, data + done * granule, granule);
-        else
-            for (i64 step = 0; step < count && !why; step++) {
-                int low = run.one ? part.low : part.low + int(step >> each);
-                why = read<GLOBAL>(cells, step, low, run.one ? run.high : low, true);
-            }
+        const size_t warp = size_t(request.warp);
+        const Row row{count, run.low + (run.one ? 0 : int(done >> each)), each, granule, GLOBAL, looks, access.uniform != 0,
+                      std::max(met[warp], partly[warp]) >= met_all};
+        const char *why = visit<GLOBAL>(access, cells, row, run, data + done * granule);
         if (why)
             return why;
         done += count;
@@ -366,6 +330,8 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
         const int most = inactive ? lane + first_lane(inactive) : LANES; // the shift brings zeros from above
         const bool one = end < most && addresses[end] == addresses[lane];
         const i64 step = one ? 0 : size;
+        if (request.straight && request.stride == step)
+            end = LANES;
         while (end < most && addresses[end] == addresses[end - 1] + step)
             end++;
         if (one && access.kind == STORE)

@@ -9,17 +9,11 @@
 // granule was done by two blocks.
 #pragma once
 
-#include "engine.hpp"
+#include "cells.hpp"
 
 #include <memory>
 
 namespace engine {
-
-// The cells of some granules in a row; value: what was stored last, or a hash of more than 4 bytes.
-struct Cells {
-    u64 *stored, *used;
-    u32 *value;
-};
 
 // What all workers share.
 class Shadows {
@@ -60,6 +54,7 @@ class Races {
     };
 
     const Launch &launch;
+    const RowLoops &loops;
     u64 now, began, met_all; // times: of the last event, of the block's start, of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
@@ -74,16 +69,15 @@ class Races {
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
     std::vector<std::pair<i32, i64>> touched;     // pages, where they are for one block alone
-    std::vector<std::unique_ptr<Page[]>> chunks;  // of pages
+    std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // of pages
     size_t pages_used = 0;
 
     Page *page(i32 region, i64 number);
     bool ordered(int thread, u64 cell) const;
     bool parted(u64 cell, int low, int high) const;
     template <bool GLOBAL> const char *visit(const Request &request, const u8 *data, const Run &run);
-    template <bool GLOBAL> const char *load(const Cells &cells, i64 count, int each, const Run &run);
-    template <bool GLOBAL> const char *store(const Cells &cells, i64 count, int each, const Run &run, bool uniform,
-                                             const u8 *data, int granule);
+    template <bool GLOBAL>
+    const char *visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data);
     template <bool GLOBAL> const char *read(const Cells &cells, i64 at, int low, int high, bool updates);
     template <bool GLOBAL> const char *write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value);
 };

@@ -231,7 +231,8 @@ def _regions(code: Code, placed: Placed) -> Array:
         found[number] = (
             region.base, region.size, region.bytes.ctypes.data if region.size else 0,
             region.writable and region.size > 0,
-            region.writable and (watched is None or region.base in watched), type(region).__name__ == "HeapRegion", region.constant,
+            region.writable and (watched is None or region.base in watched), type(region).__name__ == "HeapRegion",
+            region.constant,
         )  # fmt: skip
     return found
 

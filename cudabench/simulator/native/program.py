@@ -30,10 +30,16 @@ SPECIAL = {
     **{f"%ctaid.{axis}": 4 + place for place, axis in enumerate(AXES)},
     **{f"%ntid.{axis}": 7 + place for place, axis in enumerate(AXES)},
     **{f"%nctaid.{axis}": 10 + place for place, axis in enumerate(AXES)},
+    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # of one block each
+    **{f"%nclusterid.{axis}": 10 + place for place, axis in enumerate(AXES)},
     "%laneid": 13, "%warpid": 14, "%nwarpid": 15, "%lanemask_eq": 16, "%lanemask_lt": 17, "%lanemask_le": 18,
     "%lanemask_gt": 19, "%lanemask_ge": 20, "%dynamic_smem_size": 21, "%total_smem_size": 22,
 }  # fmt: skip
-VALUES = {"WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0}
+VALUES = {
+    "WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0, "%is_explicit_cluster": 0, "%cluster_ctarank": 0,
+    "%cluster_nctarank": 1, **{f"%cluster_ctaid.{axis}": 0 for axis in AXES},
+    **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
+}  # fmt: skip
 FRESH = 100  # in the place of `special`: given its first value in each block
 OTHER = "other"  # the operation of what the native engine lacks
 FAR = np.iinfo(np.int64).max
@@ -64,6 +70,7 @@ def refusal(code: Code) -> str:
         "the kernel enters functions by jumps": code.calls,
         "the kernel uses several memory proxies": code.proxies,
         "a register has an unusual width": any(width not in (1, 8, 16, 32, 64, 128) for width in code.widths),
+        "the kernel reads an unusual special register": not code.special.keys() <= SPECIAL.keys() | VALUES.keys(),
         "the kernel is empty": not code.blocks,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -1,0 +1,104 @@
+// Requests whose lanes go to granules in a row, some at a time: what is as in most requests is looked at and noted
+// here, all else granule by granule in races.cpp.
+#include "cells.hpp"
+
+namespace engine {
+namespace LEVEL {
+
+const RowLoops &row_loops();
+
+namespace {
+
+using namespace cell;
+
+#ifdef __AVX2__
+constexpr int BYTES = 32;
+#else
+constexpr int BYTES = 16;
+#endif
+constexpr i64 WIDE = BYTES / 8;
+// Signed, so that comparisons are one instruction; no time reaches the sign.
+typedef i64 Pack __attribute__((vector_size(BYTES)));
+typedef i64 Loose __attribute__((vector_size(BYTES), aligned(8), may_alias));
+
+inline Pack all(u64 value) { return Pack{} + i64(value); }
+inline Pack at(const u64 *cells) { return *reinterpret_cast<const Loose *>(cells); }
+inline Pack pick(Pack mask, Pack yes, Pack no) { return (mask & yes) | (~mask & no); }
+inline bool any(Pack mask) {
+    i64 found = 0;
+    for (int place = 0; place < WIDE; place++)
+        found |= mask[place];
+    return found != 0;
+}
+
+// The threads of granules, 2^each of a thread.
+inline Pack parties(const Row &row, i64 first) {
+    Pack places{};
+    for (int place = 0; place < WIDE; place++)
+        places[place] = first + place;
+    return ((places >> i64(row.each)) + row.low) * i64(THREAD + 2);
+}
+
+i64 load(const Cells &cells, const Row &row, const Times &times) {
+    const Pack began = all(times.began), met = all(times.met), none{};
+    const Pack least = row.global && !row.looks ? none : began;
+    i64 place = 0;
+    for (; place + WIDE <= row.count; place += WIDE) {
+        const Pack stored = at(cells.stored + place), used = at(cells.used + place), mine = parties(row, place);
+        Pack fine = (stored >= least) & (stored < met);
+        fine |= ((stored & i64(WHO | OTHERS)) == mine) & (stored >= began);
+        if (row.global)
+            fine |= stored == none;
+        const Pack inside = used >= met;
+        Pack odd = inside & ((used & i64(UPDATED)) != none);
+        if (row.global && row.looks) {
+            odd |= (stored & i64(OTHERS)) != none;
+            odd |= ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none) | ((used != none) & (used < began));
+        }
+        if (row.meets)
+            odd |= inside & ((used & i64(WHO)) != mine);
+        if (any(~fine | odd))
+            break;
+        const Pack low = mine & i64(THREAD), high = mine & i64(THREAD << 10);
+        const Pack low_before = used & i64(THREAD), high_before = used & i64(THREAD << 10);
+        const Pack lower = pick(inside & (low_before < low), low_before, low);
+        const Pack higher = pick(inside & (high_before > high), high_before, high);
+        const Pack kept = (used >= began) & (used & i64(OWN_UPDATED));
+        *reinterpret_cast<Loose *>(cells.used + place) = i64(times.now | READ | OWN_READ) | kept | lower | higher;
+    }
+    return place;
+}
+
+i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data) {
+    const Pack met = all(times.met), none{};
+    const bool between = row.global && row.looks;
+    i64 place = 0;
+    for (; place + WIDE <= row.count; place += WIDE) {
+        const Pack stored = at(cells.stored + place), used = at(cells.used + place), mine = parties(row, place);
+        Pack odd;
+        if (between) // nobody was here, or this thread read it
+            odd = (stored != none) | ((used != none) & ((used < i64(times.began)) | ((used & i64(WHO)) != mine) |
+                                                        ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none)));
+        else
+            odd = ((stored >= met) & ((stored & i64(WHO)) != mine)) | ((used >= met) & ((used & i64(WHO)) != mine));
+        if (any(odd))
+            break;
+        *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | mine;
+        if (row.granule == 4)
+            std::memcpy(cells.value + place, data + 4 * place, 4 * WIDE);
+        else
+            for (i64 one = place; one < place + WIDE; one++)
+                cells.value[one] = value_of(data + one * row.granule, row.granule);
+    }
+    return place;
+}
+
+} // namespace
+
+const RowLoops &row_loops() {
+    static const RowLoops loops{load, store};
+    return loops;
+}
+
+} // namespace LEVEL
+} // namespace engine
