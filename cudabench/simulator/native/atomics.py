@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.native.program import Encoded
     from cudabench.simulator.program.code import Code
 
-NARROW, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
+SHORT_ADDRESS, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
 SERVED = ("words", "lanes", "swap", "loop")
 COMMUTING = ("add", "and", "or", "xor", "min", "max")
 OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
@@ -50,7 +50,7 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
     sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
     register, offset = emit.address(ins.operands[place])
-    flags = NARROW if emit.builder.width(register) == 32 else 0
+    flags = SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
         flags |= ONE
