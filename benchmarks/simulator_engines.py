@@ -3,8 +3,9 @@
     python benchmarks/simulator_engines.py [--repeats N] [CASE ...]
 
 The engines take turns in one process, so that their ratio holds on a busy machine; the fastest of N turns counts. A
-command runs in a process of its own, without the CPU's own time (--no-cpu). Beside the times stands whether bits and counts are equal, and which part of the
-launches the native engine did not run. `benchmarks/engine_cases` has the kernels.
+command runs in a process of its own, without the CPU's own time (--no-cpu). Beside the times stands whether bits and
+counts are equal, and which part of the launches the native engine did not run. `benchmarks/engine_cases` has the
+kernels.
 """
 
 from __future__ import annotations

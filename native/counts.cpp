@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace engine {
 
@@ -178,7 +179,7 @@ void Counters::start(const Block &block) {
     for (Memory &memory : memories)
         memory.look = -1;
     if (sampled)
-        samples.push_back({block.place, {}, {}});
+        samples.push_back({block.place, false, {}, {}});
 }
 
 Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory) {
@@ -227,108 +228,139 @@ Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory
 
 i64 Counters::count(const Block &block, const Request &request) {
     const i32 number = request.access.number[request.space];
-    const i64 row = number * launch.places + request.region;
-    Counts &counts = rows[size_t(row)];
     i64 size = request.access.size, shift = 0;
     if (request.access.issued[request.space] >= 0 && request.space != CONSTANT) {
         size = request.access.issued[request.space];
         shift = request.access.shift[request.space];
         if (!size) {
-            counts.merged++;
+            rows[size_t(number * launch.places + request.region)].merged++;
             return 0;
         }
     }
-    Memory &memory = memories[size_t(number)];
-    const Cost cost = price(request, size, shift, memory);
-    counts.requests++;
-    counts.pieces += cost.pieces;
-    counts.ideal += cost.ideal;
-    if (sampled) {
-        sample(request, row, shift, cost, memory);
-        if (!block.place)
-            visit(request, row, shift);
-    }
+    add(block, request, price(request, size, shift, memories[size_t(number)]), 0, shift);
     return size;
 }
 
-void Counters::add(const Block &block, const Request &request, Cost cost, i64 reloads) {
-    const i32 number = request.access.number[request.space];
-    const i64 row = number * launch.places + request.region;
+void Counters::add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift) {
+    const i64 row = request.access.number[request.space] * launch.places + request.region;
     Counts &counts = rows[size_t(row)];
+    if (sampled) {
+        sample(request, row, shift, cost);
+        if (!block.place)
+            visit(request, row, shift);
+    } else if (!counts.requests) {
+        samples.push_back({block.place, true, {}, {}});
+        Look &look = samples.back().looks[size_t(look_of(request, row, shift))];
+        look.requests = 1;
+    }
     counts.requests++;
     counts.pieces += cost.pieces;
     counts.ideal += cost.ideal;
     counts.reloads += reloads;
-    if (!sampled)
-        return;
-    sample(request, row, 0, cost, memories[size_t(number)]);
-    if (!block.place)
-        visit(request, row, 0);
 }
 
-void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost, Memory &memory) {
+// Return the look of a request in the last sample.
+i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     const i32 number = request.access.number[request.space];
-    if (number != pending_number || request.warp <= pending_warp)
-        finish();
-    pending_number = number;
-    pending_warp = request.warp;
+    Memory &memory = memories[size_t(number)];
     Sample &own = samples.back();
     const i64 *addresses = request.addresses;
     auto fits = [&](i32 index) {
         const Look &look = own.looks[size_t(index)];
-        if (look.mask != request.mask || look.number != number || look.region != request.region)
+        if (look.kind != WARP || look.mask != request.mask || look.number != number || look.region != request.region)
             return false;
         i64 others = 0, apart = addresses[0] + shift - look.addresses[0];
         for (int lane = 0; lane < LANES; lane++)
             others |= (addresses[lane] + shift - apart) ^ look.addresses[lane];
         return others == 0;
     };
-    i32 found = memory.look >= 0 && fits(memory.look) ? memory.look : -1;
+    if (memory.look >= 0 && size_t(memory.look) < own.looks.size() && fits(memory.look))
+        return memory.look;
     std::vector<i32> &known = own.by_row[u64(row)];
-    for (size_t place = 0; found < 0 && place < known.size(); place++)
-        if (fits(known[place]))
-            found = known[place];
-    if (found < 0 && i32(known.size()) > MOST_LOOKS)
-        found = known.back();
-    if (found < 0) {
-        // The last one is of all the rest: it has no lanes.
-        found = i32(own.looks.size());
-        known.push_back(found);
-        own.looks.push_back({number, request.region, i32(known.size()) > MOST_LOOKS ? 0 : request.mask, 0, 0, 0, 0, {}});
-        for (int lane = 0; lane < LANES; lane++)
-            own.looks.back().addresses[lane] = addresses[lane] + shift;
-    }
-    memory.look = found;
-    Look &look = own.looks[size_t(found)];
-    look.varies |= ((addresses[0] + shift - look.addresses[0]) & 31) != 0;
-    pending.push_back({found, row, cost});
+    for (i32 index : known)
+        if (fits(index))
+            return memory.look = index;
+    if (i32(known.size()) > MOST_LOOKS)
+        return known.back();
+    const i32 index = i32(own.looks.size());
+    known.push_back(index);
+    const i32 kind = i32(known.size()) > MOST_LOOKS ? REST : WARP;
+    own.looks.push_back({number, request.region, request.mask, kind, 0, 0, 0, 0, 0, {}});
+    for (int lane = 0; lane < LANES; lane++)
+        own.looks.back().addresses[lane] = addresses[lane] + shift;
+    return memory.look = index;
 }
 
-// An execution has the look of most of its warps, as the NumPy engine has it.
+// Return the look of an execution of which all warps go to one place.
+i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
+    Sample &own = samples.back();
+    std::vector<i32> &known = own.by_row[u64(row)];
+    for (i32 index : known)
+        if (own.looks[size_t(index)].kind == ONE_PLACE && own.looks[size_t(index)].mask == lanes)
+            return index;
+    Look look = example;
+    look.kind = ONE_PLACE;
+    look.mask = lanes;
+    look.requests = look.pieces = look.ideal = look.varies = 0;
+    const i32 index = i32(own.looks.size());
+    known.insert(known.begin(), index); // the last one may be that of the rest
+    own.looks.push_back(look);
+    return index;
+}
+
+void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost) {
+    const i32 number = request.access.number[request.space];
+    if (number != pending_number || request.warp <= pending_warp)
+        finish();
+    pending_number = number;
+    pending_warp = request.warp;
+    const i64 first = request.addresses[0];
+    bool alone = true;
+    for (int lane = 0; alone && lane < LANES; lane++)
+        alone = request.addresses[lane] == first;
+    pending.push_back({row, first + shift, cost, request.mask, look_of(request, row, shift), alone});
+}
+
 void Counters::finish() {
     while (!pending.empty()) {
         const i64 row = pending.front().row;
-        std::map<i32, int> times;
-        Cost total{0, 0};
-        i64 requests = 0;
-        i32 best = pending.front().look;
-        for (const Pending &one : pending)
-            if (one.row == row) {
-                times[one.look]++;
-                if (times[one.look] > times[best])
-                    best = one.look;
-                total.pieces += one.cost.pieces;
-                total.ideal += one.cost.ideal;
-                requests++;
-            }
-        Look &look = samples.back().looks[size_t(best)];
-        look.requests += requests;
-        look.pieces += total.pieces;
-        look.ideal += total.ideal;
-        pending.erase(std::remove_if(pending.begin(), pending.end(), [&](const Pending &one) { return one.row == row; }),
-                      pending.end());
+        auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &one) { return one.row == row; });
+        close({pending.begin(), rest});
+        pending.erase(pending.begin(), rest);
     }
     pending_number = pending_warp = -1;
+}
+
+// An execution has the look of most of its warps, as the NumPy engine has it.
+void Counters::close(const std::vector<Pending> &all) {
+    std::map<i32, int> times;
+    Cost total{0, 0};
+    bool together = true, varies = false;
+    i64 lanes = 0;
+    i32 best = all.front().look;
+    for (const Pending &one : all) {
+        if (++times[one.look] > times[best])
+            best = one.look;
+        total.pieces += one.cost.pieces;
+        total.ideal += one.cost.ideal;
+        together &= one.one_place && one.first == all.front().first;
+        varies |= ((one.first - all.front().first) & 31) != 0;
+        lanes += lanes_of(one.mask);
+    }
+    const i64 warps = i64(all.size());
+    i64 every = 0;
+    for (u32 mask : launch.root)
+        every += lanes_of(mask);
+    auto &looks = samples.back().looks;
+    if (together) {
+        const i64 mean = lanes == every ? LANES : std::max<i64>(1, (2 * lanes + warps) / (2 * warps));
+        best = one_place(looks[size_t(best)], all.front().row, u32(mean));
+    }
+    Look &look = looks[size_t(best)];
+    look.requests += warps;
+    look.pieces += total.pieces;
+    look.ideal += total.ideal;
+    look.varies |= varies;
 }
 
 // Note where warps of the first block go in their first turn, and the first warp for some turns more.
@@ -355,13 +387,21 @@ PUBLIC i64 cudabench_looks(Launch *launch, Look *looks, i64 room) {
         for (const auto &sample : worker->counters.samples)
             samples.push_back(&sample);
     }
-    std::sort(samples.begin(), samples.end(), [](auto *one, auto *other) { return one->place < other->place; });
+    // A worker's first requests come last, and count only where nothing else is known.
+    std::stable_sort(samples.begin(), samples.end(), [](auto *one, auto *other) {
+        return std::make_pair(one->first_only, one->place) < std::make_pair(other->first_only, other->place);
+    });
     std::map<std::vector<i64>, size_t> known;
+    std::set<std::pair<i32, i32>> seen;
     std::vector<Look> all;
     for (const auto *sample : samples)
         for (const Look &look : sample->looks) {
-            std::vector<i64> key = {look.number, look.region, i64(look.mask)};
-            for (int lane = 0; look.mask && lane < LANES; lane++)
+            if (!look.requests)
+                continue;
+            if (!seen.insert({look.number, look.region}).second && sample->first_only)
+                continue;
+            std::vector<i64> key = {look.number, look.region, look.kind, look.kind == REST ? 0 : i64(look.mask)};
+            for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
                 key.push_back(look.addresses[lane] - look.addresses[0]);
             auto [place, fresh] = known.emplace(std::move(key), all.size());
             if (fresh) {
@@ -369,7 +409,8 @@ PUBLIC i64 cudabench_looks(Launch *launch, Look *looks, i64 room) {
                 continue;
             }
             Look &first = all[place->second];
-            first.varies |= look.varies | (((look.addresses[0] - first.addresses[0]) & 31) != 0);
+            const i64 apart = look.addresses[0] - first.addresses[0];
+            first.varies |= look.varies | (look.kind == ONE_PLACE ? apart != 0 : (apart & 31) != 0);
             first.requests += look.requests;
             first.pieces += look.pieces;
             first.ideal += look.ideal;

@@ -13,16 +13,19 @@ struct Cost {
     i64 pieces, ideal;
 };
 
-// What some warps did with one memory instruction: the LOOK of cudabench/simulator/native/looks.py.
+enum LookKind : i32 { WARP, ONE_PLACE, REST }; // of a Look: one warp's addresses, a whole block's, of many warps
+
+// What some warps did with one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
 struct Look {
     i32 number, region;
-    u32 mask;
-    i32 varies; // whether other requests begin elsewhere in their sector
+    u32 mask; // of ONE_PLACE: how many lanes of a warp there were
+    i32 kind; // LookKind
+    i32 varies, reserved; // whether other warps begin elsewhere in their sector; of ONE_PLACE: blocks elsewhere
     i64 requests, pieces, ideal;
     i64 addresses[LANES]; // of the first request that had it
 };
 
-// Where a warp of the first block went: the VISIT of looks.py.
+// Where a warp of the first block went: the VISIT of layout.py.
 struct Visit {
     i32 number, region;
     i32 warp, turn;
@@ -38,15 +41,17 @@ class Counters {
     // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
     // another access does its work.
     i64 count(const Block &block, const Request &request);
-    // Add a request to global or shared memory whose cost is known.
-    void add(const Block &block, const Request &request, Cost cost, i64 reloads);
+    // Add a request whose cost is known, some bytes behind its addresses.
+    void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.
     void finish();
     std::vector<Counts> rows; // by number and place
 
-    // What sampled blocks did, by the place of the block.
+    // What sampled blocks did, by the place of the block; first_only: of one that was not to be sampled, but is a
+    // worker's first to run an instruction, its first request.
     struct Sample {
         i64 place;
+        bool first_only;
         std::vector<Look> looks;
         std::unordered_map<u64, std::vector<i32>> by_row; // looks, by row
     };
@@ -65,12 +70,18 @@ class Counters {
         i64 steps[LANES] = {}; // from the first lane
     };
     struct Pending {
-        i32 look;
         i64 row;
+        i64 first; // address
         Cost cost;
+        u32 mask;
+        i32 look;
+        bool one_place;
     };
     Cost price(const Request &request, i64 size, i64 shift, Memory &memory);
-    void sample(const Request &request, i64 row, i64 shift, Cost cost, Memory &memory);
+    i32 look_of(const Request &request, i64 row, i64 shift);
+    i32 one_place(const Look &example, i64 row, u32 lanes);
+    void sample(const Request &request, i64 row, i64 shift, Cost cost);
+    void close(const std::vector<Pending> &all);
     void visit(const Request &request, i64 row, i64 shift);
 
     const Launch &launch;

@@ -13,6 +13,9 @@ template <class T> inline T absolute(T x) { return as_bits<T>(size_of(x)); }
 template <class T> inline T negative(T x) { return as_bits<T>(as_bits<Word<T>>(x) ^ ~(~Word<T>(0) >> 1)); }
 template <class T> inline T with_sign(Word<T> sign, T x) { return as_bits<T>(sign | size_of(x)); }
 template <class T> inline T nan_of() { return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000)); }
+template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
+// The NaN that the processor makes of numbers.
+template <class T> inline T made_nan() { return negative(nan_of<T>()); }
 template <class T> constexpr Word<T> INFINITE = sizeof(T) == 8 ? Word<T>(0x7FF0000000000000) : Word<T>(0x7F800000);
 template <class T> constexpr Word<T> NORMAL = sizeof(T) == 8 ? Word<T>(1) << 52 : Word<T>(1) << 23;
 

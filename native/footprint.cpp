@@ -34,8 +34,8 @@ inline void earlier(Moment &first, Moment now, bool alone) {
 
 // Set a bit and return whether it was not set.
 inline bool set(std::vector<u64> &bits, i64 place) {
-    u64 &word = bits[size_t(place / 64)];
-    const u64 bit = u64(1) << (place % 64);
+    u64 &word = bits[std::min(size_t(place) / 64, bits.size() - 1)];
+    const u64 bit = u64(1) << (u64(place) % 64);
     const bool fresh = !(word & bit);
     word |= bit;
     return fresh;
@@ -83,18 +83,18 @@ Marks::~Marks() {
             std::free(first.load());
 }
 
-Moment *Marks::sectors(i32 region, bool written) {
+Marks::Sectors Marks::sectors(i64 region, bool written) {
     Region &of = regions[size_t(region)];
     Moment *found = of.first[written].load(std::memory_order_acquire);
     if (found)
-        return found;
+        return {found, of.sectors};
     Moment *made = static_cast<Moment *>(std::calloc(size_t(of.sectors), sizeof(Moment)));
     if (!made)
         throw std::bad_alloc();
     if (of.first[written].compare_exchange_strong(found, made))
-        return made;
+        return {made, of.sectors};
     std::free(made);
-    return found;
+    return {found, of.sectors};
 }
 
 i64 Marks::count(i32 region, bool written) const {
@@ -160,11 +160,11 @@ void Footprints::global(const Request &request, i64 size) {
 void Footprints::mark(const Request &request, bool written, i64 size) {
     const i64 *addresses = request.addresses;
     i64 slot = addresses[first_lane(request.mask)] >> SLOT_BITS;
-    Moment *first = marks.sectors(i32(slot), written);
+    Marks::Sectors of = marks.sectors(slot, written);
     if (request.straight && request.stride >= 0 && request.stride <= SECTOR && size <= SECTOR) {
         const i64 base = slot << SLOT_BITS, end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
         for (i64 sector = (addresses[0] - base) >> SECTOR_SHIFT; sector <= end; sector++)
-            earlier(first[sector], now, alone);
+            earlier(of[sector], now, alone);
         return;
     }
     i64 before = -1;
@@ -175,12 +175,12 @@ void Footprints::mark(const Request &request, bool written, i64 size) {
         before = sector;
         if (address >> SLOT_BITS != slot) {
             slot = address >> SLOT_BITS;
-            first = marks.sectors(i32(slot), written);
+            of = marks.sectors(slot, written);
         }
-        Moment *place = first + (sector - (slot << (SLOT_BITS - SECTOR_SHIFT)));
-        earlier(*place, now, alone);
+        const i64 inside = sector - (slot << (SLOT_BITS - SECTOR_SHIFT));
+        earlier(of[inside], now, alone);
         if (size > SECTOR)
-            earlier(place[1], now, alone);
+            earlier(of[inside + 1], now, alone);
     }
 }
 

@@ -17,8 +17,14 @@ class Marks {
   public:
     ~Marks();
     void start(const Launch &launch);
+    struct Sectors {
+        Moment *first;
+        i64 count;
+        // A place for one that is outside, where the machine code is thought to go.
+        Moment &operator[](i64 sector) const { return first[u64(sector) < u64(count) ? sector : count - 1]; }
+    };
     // Of an array the sectors that are read, or written.
-    Moment *sectors(i32 region, bool written);
+    Sectors sectors(i64 region, bool written);
     // Distinct sectors that are read before they are written, or that are written; -1 where nobody came.
     i64 count(i32 region, bool written) const;
     Moment moment(i64 chunk, i64 turn, i64 instruction) const;

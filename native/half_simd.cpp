@@ -59,7 +59,13 @@ inline u16 cut_nan(u64 fraction, bool negative) {
 inline u16 nan16(f32 x) { return cut_nan(as_bits<u32>(x) >> 13 & 0x3FF, sign_of(x)); }
 inline u16 nan16(f64 x) { return cut_nan(as_bits<u64>(x) >> 42 & 0x3FF, sign_of(x)); }
 
-// cvt to 16 bits; NaN: whether the result is the one NaN of the hardware.
+// A float16 NaN as NumPy widens it to float64: it stays a signalling one.
+inline f64 wide64(u16 half) {
+    const u64 nan = u64(half & 0x8000) << 48 | u64(0x7FF) << 52 | u64(half & 0x3FF) << 42;
+    return (half & 0x7FFF) > 0x7C00 ? as_bits<f64>(nan) : f64(Float16::wide(half));
+}
+
+// cvt to 16 bits; NAN_OF_ITS_OWN: whether a NaN keeps its bits; else it becomes 0x7FFF.
 template <class K, class A, bool NAN_OF_ITS_OWN> inline u16 converted(A x, i32 flags) {
     x = flags & RELU ? without_negative(x) : x;
     x = flags & SATURATE ? saturated(x) : x;
@@ -100,7 +106,7 @@ const Operation ALL_OF_THEM[] = {
     EACH_TYPE("fma", 3, sum_to_odd(x * y, z)) EACH_TYPE("abs", 1, absolute(x)) EACH_TYPE("neg", 1, negative(x))
     EACH_TYPE("min", 2, (extreme<f64, true>(x, y, flags))) EACH_TYPE("max", 2, (extreme<f64, false>(x, y, flags)))
     EACH_TYPE("ex2", 1, std::exp2(x)) EACH_TYPE("tanh", 1, std::tanh(x))
-    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
+    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x)) ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
     ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, true>(x, o.flags)))
     ONE("cvt.f16.f64", u16, f64, (converted<Float16, f64, true>(x, o.flags)))
     ONE("cvt.bf16.f32", u16, f32, (converted<Brain16, f32, false>(x, o.flags)))

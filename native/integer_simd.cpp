@@ -131,12 +131,11 @@ inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
 
 // The n-th set bit from a base bit, upward or downward.
 inline u32 nth_set(u32 mask, u32 base, i32 offset) {
-    i64 left_over = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset, step = offset < 0 ? -1 : 1;
-    for (i64 place = base; place >= 0 && place < 32; place += step) {
-        if ((mask >> place & 1) && --left_over == 0)
+    i64 left_over = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset;
+    for (i64 away = 0; away < (offset == 0 ? 1 : LANES); away++) {
+        const i64 place = offset < 0 ? i64(base) - away : i64(base) + away;
+        if (place >= 0 && place < LANES && (mask >> place & 1) && --left_over == 0)
             return u32(place);
-        if (offset == 0)
-            break;
     }
     return ALL;
 }

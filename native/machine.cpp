@@ -485,7 +485,7 @@ PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(i
 PUBLIC i64 cudabench_size_of(i32 what) {
     const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
                          sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour),
-                         sizeof(Sums), sizeof(ConstantRequest)};
+                         sizeof(Sums), sizeof(ConstantRequest), sizeof(Look), sizeof(Visit)};
     return sizes[what];
 }
 

@@ -2,6 +2,7 @@
 
     python -m tests.compare_engines transpose --size 33 65 -d sim --no-cpu
     python -m tests.compare_engines --all                  each line of the frozen corpus, and of its ladders
+    python -m tests.compare_engines --looks transpose      also what the lanes do: told, and no fault
 
 Exit codes: 0 all launches alike, or left to NumPy; 1 some differ.
 """
@@ -148,15 +149,20 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
 def run(words: list[str]) -> Comparison:
     """Run one command line with its launches compared."""
     os.environ["CUDABENCH_JOBS"] = "1"
-    with comparing() as found, contextlib.suppress(SystemExit):
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(words)
+    text = io.StringIO()
+    with (
+        comparing() as found, contextlib.suppress(SystemExit), contextlib.redirect_stdout(text),
+        contextlib.redirect_stderr(text),
+    ):  # fmt: skip
+        cli.main(words)
     return found
 
 
 def main() -> int:
     """Run what the command line asks for."""
-    lines = [sys.argv[1:]]
+    words = sys.argv[1:]
+    looks = "--looks" in words
+    lines = [[word for word in words if word != "--looks"]]
     if lines == [["--all"]]:
         from tests.frozen import corpus
 
@@ -170,7 +176,7 @@ def main() -> int:
         alike += found.alike
         left += found.left
         bad += bool(found.differences)
-        for one in (*found.differences, *found.looks):
+        for one in (*found.differences, *found.looks * looks):
             print(f"{' '.join(map(str, words))[:100]}: {one}")
     print(f"{alike} launches alike, {bad} command lines with differences; left to NumPy:")
     for why, times in left.most_common():

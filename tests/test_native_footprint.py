@@ -142,7 +142,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
 def test_accesses_that_the_machine_code_has_otherwise() -> None:
     """What is merged, moved or widened is noted as it is issued."""
     lines = {access.op: access.instruction for access in compared("strided", 1000, 64, 2).accesses}
-    for merged in ({lines["load"]: (16, 16)}, {lines["load"]: (lines["store"], 0)}, {lines["store"]: (-4, 8)}):
+    for merged in ({lines["load"]: (16, 16)}, {lines["load"]: (lines["store"], 0)}, {lines["store"]: (4, 8)}):
         compared("strided", 1000, 64, 2, merged=merged)
 
 
@@ -191,7 +191,7 @@ def test_lines_of_constants_that_data_choose() -> None:
 
 RUNGS = [
     ("transpose", (67, 130)), ("vecadd", (5000,)), ("matmul", (65, 70, 33)), ("grayscale", (61, 90)), ("blur", (61, 90)),
-    ("lookup", (5000,)), ("matvec", (67, 130)), ("distance", (40, 50, 20)), ("pi", (5000,)),
+    ("lookup", (5000,)), ("matvec", (67, 130)), ("distance", (5000,)), ("pi", (5000,)),
 ]  # fmt: skip
 
 

@@ -94,14 +94,14 @@ def counted(found: Both, program: api.Program) -> None:
     assert found.ran.instructions == found.report.instructions
     mine: Counter[Any] = Counter()
     for access, row in zip(program.code("k").accesses, found.ran.counts, strict=True):
-        for name in ("requests", "pieces", "ideal"):
+        for name in ("requests", "pieces", "ideal", "merged"):
             mine[access.location.ptx_line, access.space, name] += int(row[name].sum())
     theirs: Counter[Any] = Counter()
     for one in found.report.accesses:
-        key = one.instruction, one.space
-        theirs[*key, "requests"] += one.requests
-        theirs[*key, "pieces"] += one.wavefronts if one.sectors is None else one.sectors
-        theirs[*key, "ideal"] += one.ideal_wavefronts if one.ideal_sectors is None else one.ideal_sectors
+        pieces = one.wavefronts if one.sectors is None else one.sectors
+        ideal = one.ideal_wavefronts if one.ideal_sectors is None else one.ideal_sectors
+        for name, value in (("requests", one.requests), ("pieces", pieces), ("ideal", ideal), ("merged", one.merged)):
+            theirs[one.instruction, one.space, name] += value
     assert +mine == +theirs
 
 
@@ -189,7 +189,7 @@ def test_registers_wider_than_what_they_take(type_: str, wide: int) -> None:
     counted(launch(program, places("random", 2 * WIDTHS[type_], 70), 64), program)
 
 
-@pytest.mark.parametrize("threads", [1, 31, 40, 64])
+@pytest.mark.parametrize("threads", [1, 31, 40, 56])
 def test_generic_addresses_of_several_memories(threads: int) -> None:
     """Lanes of one warp that go to shared, local and global memory and to parameters."""
     body = f"""
@@ -203,14 +203,15 @@ def test_generic_addresses_of_several_memories(threads: int) -> None:
     setp.ge.s32 %p3, %r4, 23;
     @%p3 mov.u64 %d14, %d13;
     setp.ge.s32 %p3, %r4, 41;
-    @%p3 mov.u64 %d14, %d12;
+    add.s64 %d15, %d12, 64;
+    @%p3 mov.u64 %d14, %d15;
     add.s64 %d14, %d14, %d11;
     ld.u32 %r15, [%d14];
     st.u32 [%d14], %r15;
     ld.u32 %r16, [%d23];
     st.global.v2.u32 [%d7], {{%r15, %r16}};"""
     program = kernel(body, FILL_SHARED)
-    found = launch(program, places("neighbours", 4, 256, 16), 256, threads, 1)
+    found = launch(program, places("neighbours", 4, 256, 64), 256, threads, 1)
     counted(found, program)
 
 

@@ -229,6 +229,8 @@ def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error
     odd = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
     if not odd.any():
         return result
+    # A product of numbers is finite, even one that overflows.
+    result = np.where(np.isinf(z) & _finite(x, y), z, result)
     zero = ((x == 0) | (y == 0)) & (np.abs(z) < MOST)
     where = odd & _finite(x, y, z) & ~zero
     if not where.any():

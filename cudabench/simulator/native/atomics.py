@@ -83,12 +83,13 @@ def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[
     """Return how often the atomics on global memory met, by the number of the access, of those that a lane came to."""
     found = np.zeros((len(code.accesses), 2), np.int64)
     library.cudabench_contention(handle, ctypes.c_void_p(found.ctypes.data))
-    return {
-        access.numbers["global"]: Contention(*(None if n < 0 else n for n in found[access.numbers["global"]].tolist()),
-                                             bool(record["returns"]))
-        for access, record in zip(encoded.made, encoded.accesses, strict=True)
-        if access.kind == "atomic" and "global" in access.numbers and found[access.numbers["global"], 0]
-    }  # fmt: skip
+    told = {}
+    for access, record in zip(encoded.made, encoded.accesses, strict=True):
+        number = access.numbers.get("global", -1) if access.kind == "atomic" else -1
+        if number >= 0 and found[number, 0]:
+            hits, blocks = (None if many < 0 else many for many in found[number].tolist())
+            told[number] = Contention(hits, blocks, bool(record["returns"]))
+    return told
 
 
 def turns(library: Any, handle: Any, encoded: Encoded) -> dict[int, tuple[int, int]]:

@@ -93,7 +93,10 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
     integral = next((_INTEGRAL[word] for word in ins.modifiers if word in _INTEGRAL), None)
     if (type_ == "f16" or result in _HALVES) and flags & FLUSH:
         raise NotEncoded(ins.text)
-    value, kind = _widened(emit, ins, type_)
+    if (result, type_) == ("f64", "f16"):
+        value, kind = emit.source(ins.operands[1], "b16"), "f16"
+    else:
+        value, kind = _widened(emit, ins, type_)
     into = (emit.target(ins.operands[0], BITS[result]),)
     if integral is not None:
         if result != type_ or flags & RELU:

@@ -36,6 +36,8 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
     """Emit an operation of a floating-point type: of two float32 in a register of 64 bits part by part."""
     type_ = ins.modifiers[-1]
     sources, bits = _operands(emit, ins), BITS[type_]
+    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, whose NaN it shows
+        name, sources[1] = "add", emit.then(f"neg.{type_}", bits, sources[1])
     if type_ not in ("f32", "f64", "f32x2"):
         flags &= ~FLUSH  # denormals of 16 bits are no denormals where they are computed
         if flags & 3:

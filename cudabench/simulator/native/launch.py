@@ -20,14 +20,16 @@ from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.native import atomics, layout
+from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
+from cudabench.simulator.native.looks import looks
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
+from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
@@ -39,8 +41,8 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 class Ran(NamedTuple):
     """What the native engine counted of a launch that it found clean, for `report`.
 
-    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
-    contention, turns: see `atomics`.
+    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter. looks,
+    visits: what warps did, see `looks`. contention, turns: see `atomics`. detours: see `floats`.
     """
 
     instructions: int
@@ -50,6 +52,9 @@ class Ran(NamedTuple):
     order: Array
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
+    looks: Array
+    visits: Array
+    detours: dict[int, Executed]
     touched: Touched | None = None
 
 
@@ -175,7 +180,7 @@ def attempt(
             )  # fmt: skip
         return Ran(
             instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), memory,
+            atomics.turns(library, handle, encoded), *looks(library, handle), floats.read_detours(library, handle), memory,
         )  # fmt: skip
     finally:
         library.cudabench_end(handle)

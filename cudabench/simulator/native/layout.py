@@ -48,6 +48,15 @@ SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "turns", "part
 CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
+WARP, ONE_PLACE, REST = range(3)  # kinds of looks
+LOOK = np.dtype(
+    [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
+     ("requests", "i8"), ("pieces", "i8"), ("ideal", "i8"), ("addresses", "i8", 32)]
+)  # fmt: skip
+VISIT = np.dtype(
+    [("number", "i4"), ("region", "i4"), ("warp", "i4"), ("turn", "i4"), ("mask", "u4"), ("reserved", "i4"),
+     ("addresses", "i8", 32)]
+)  # fmt: skip
 ARRAYS = (
     "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
     "sampled", "chunks",
@@ -71,7 +80,21 @@ class Description(ctypes.Structure):
     )  # fmt: skip
 
 
-SIZES = (OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, DETOUR, SUMS, CONSTANT_REQUEST)
+SIZES = (
+    OP,
+    CODE_BLOCK,
+    ACCESS,
+    REGION,
+    REGISTER,
+    Description,
+    COUNTS,
+    EXECUTED,
+    DETOUR,
+    SUMS,
+    CONSTANT_REQUEST,
+    LOOK,
+    VISIT,
+)
 
 
 def size_of(what: Any) -> int:

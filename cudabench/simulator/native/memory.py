@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.load_store import element
 from cudabench.simulator.isa.opcodes import items
-from cudabench.simulator.memory import PARAMETER_WINDOW, WINDOW
+from cudabench.simulator.memory import PARAMETER_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand, Symbol
 from cudabench.simulator.values import Affine
@@ -26,7 +26,7 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
     place = builder.initial[register]
     if emit.access is None:
-        assert type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
+        assert type(place) is Affine  # a place among the kernel's parameters
         for number, target in enumerate(targets):
             start = place.base + offset - PARAMETER_WINDOW + number * bits // 8
             emit.op(f"ld.param.{name}", (target,), immediate=start)

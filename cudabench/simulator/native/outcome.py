@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.count.counters import NOWHERE, Place, Row
-from cudabench.simulator.count.patterns import UNKNOWN
+from cudabench.simulator.native import looks
 from cudabench.simulator.outcome import Outcome
 from cudabench.simulator.report import Executed
 
@@ -31,7 +30,7 @@ def outcome(
         Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in ran.executed.tolist()
     ]
-    rows = _rows(ran, plan)
+    rows = looks.rows(ran.counts, ran.looks, ran.visits, plan, issued)
     footprint = None
     if ran.touched is not None:
         counted = {key: row.totals for key, row in rows.items()}
@@ -42,24 +41,9 @@ def outcome(
         imbalance = shares.imbalance(plan.grid)
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)
+    turns = ((line, Executed(turns=times, waiting=lanes)) for line, (times, lanes) in ran.turns.items())
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed, rows, issued,
         ran.counts["merged"].sum(axis=1).tolist(), set(),
-        [(line, Executed(turns=turns, waiting=waiting)) for line, (turns, waiting) in ran.turns.items()], ran.contention,
-        footprint, imbalance, suspicions=hazards.records(True),
+        [*turns, *ran.detours.items()], ran.contention, footprint, imbalance, suspicions=hazards.records(True),
     )  # fmt: skip
-
-
-def _rows(ran: Ran, plan: Plan) -> dict[tuple[int, Place], Row]:
-    """Return the counts by memory instruction and array; of one whose lanes went to several arrays, one row for all."""
-    rows: dict[tuple[int, Place], Row] = {}
-    for number, access in enumerate(plan.code.accesses):
-        counts = ran.counts[number]
-        places = counts["requests"].nonzero()[0].tolist()
-        if not places:
-            continue
-        place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
-        row = rows[number, place] = Row(number, place)
-        row.looks[UNKNOWN] = [int(counts[name].sum()) for name in ("requests", "pieces", "ideal")]
-        row.reloads = int(counts["reloads"].sum())
-    return rows

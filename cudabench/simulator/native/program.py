@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -182,28 +183,36 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
 def _alike(code: Code) -> set[int]:
     """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
     kernel, also by way of registers that nothing else writes and nobody reads before."""
-    ops = [op for block in code.blocks for op in block.every]
-    writers: dict[int, list[Op]] = {}
-    for op in ops:
-        for index in op.defs:
-            writers.setdefault(index, []).append(op)
+    writers: dict[int, list[tuple[Op, NativeOp | None]]] = defaultdict(list)
+    stores: list[tuple[MemoryOp, int]] = []
+    for op in (op for block in code.blocks for op in block.every):
+        made = op.native.ops if op.native is not None else ()
+        for one in made:
+            for index in one.into:
+                writers[index].append((op, one))
+            if one.access is not None and one.access.kind == "store" and one.access.count == 1:
+                stores.append((one.access, one.sources[1]))
+        for index in {*op.defs}.difference(*(one.into for one in made)):
+            writers[index].append((op, None))
 
-    def constant(index: int) -> bool:
+    def same(index: int, width: int) -> bool:
         value = code.initial[index]
-        literal = type(value) is Affine and value.coefficients is None and not is_undefined(value)
-        return literal and index not in writers and index not in code.special.values()
+        if index not in writers:
+            fits = type(value) is Affine and (width >= 4 or 0 <= value.base < 1 << 8 * width)
+            return fits and not is_undefined(value) and index not in code.special.values()
+        if code.blocks[0].live >> index & 1 or any(op.guard >= 0 or one is None for op, one in writers[index]):
+            return False
+        ((name, sources), *others) = {(one.name, one.sources) for _, one in writers[index] if one is not None}
+        if others or (len(writers[index]) > 1 and not sources):
+            return False
+        resized = name.startswith("resize.") and writers[index][0][0].opcode == "st"
+        parameter = name.startswith("ld.param.") and width >= 4
+        return parameter or ((resized or name in _MOVES) and same(sources[0], width))
 
-    def same(index: int) -> bool:
-        wrote = writers.get(index, ())
-        if len(wrote) != 1 or wrote[0].guard >= 0 or code.blocks[0].live >> index & 1:
-            return constant(index)
-        (op,) = wrote
-        if op.opcode == "ld":
-            return op.native is not None and len(op.defs) == 1 and op.native.ops[0].name.startswith("ld.param")
-        return op.opcode == "mov" and len(op.uses) == 1 and same(op.uses[0])
+    return {id(access) for access, source in stores if same(source, access.width)}
 
-    stores = ((one.access, op.uses) for op in ops if op.opcode == "st" and op.native for one in op.native.ops)
-    return {id(access) for access, uses in stores if access is not None and len(uses) == 2 and same(uses[0])}
+
+_MOVES = ("mov.8", "mov.16", "mov.32", "mov.64")
 
 
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
