@@ -1,6 +1,5 @@
 #include "addresses.hpp"
-
-#include <cmath>
+#include "halves.hpp"
 
 namespace engine {
 
@@ -136,48 +135,12 @@ Price global_price(const Places &places, i64 size) {
     return price;
 }
 
-// Halves of 16 bits, computed wider and rounded once, as the NumPy engine has them.
-f64 from_half(u32 bits) {
-    const i32 exponent = i32(bits >> 10 & 31), mantissa = i32(bits & 0x3FF);
-    const f64 size = exponent == 31  ? (mantissa ? NAN : INFINITY)
-                     : exponent == 0 ? std::ldexp(mantissa, -24)
-                                     : std::ldexp(1024 + mantissa, exponent - 25);
-    return bits & 0x8000 ? -size : size;
+// The sum of two 16-bit floats, computed wider and rounded once.
+template <class K> u32 sum(u32 x, u32 y) {
+    const f64 total = f64(K::wide(x & 0xFFFF)) + f64(K::wide(y & 0xFFFF));
+    return total != total ? 0x7FFF : K::rounded(base::to_odd(total), 0) & 0xFFFF;
 }
-
-u32 to_half(f64 x) {
-    if (std::isnan(x))
-        return 0x7FFF;
-    const u32 sign = std::signbit(x) ? 0x8000 : 0;
-    const f64 size = std::fabs(x);
-    if (size >= 65520)
-        return sign | 0x7C00;
-    if (size < std::ldexp(1.0, -14))
-        return sign | u32(std::nearbyint(std::ldexp(size, 24)));
-    const int exponent = std::ilogb(size);
-    return sign | (u32((exponent + 15) << 10) + u32(std::nearbyint(std::ldexp(size, 10 - exponent))) - 1024);
-}
-
-f64 from_bfloat(u32 bits) {
-    const u32 word = bits << 16;
-    f32 found;
-    std::memcpy(&found, &word, 4);
-    return found;
-}
-
-u32 to_bfloat(f64 x) {
-    if (std::isnan(x))
-        return 0x7FFF;
-    f32 near = f32(x);
-    u32 bits;
-    std::memcpy(&bits, &near, 4);
-    if (f64(near) != x && !(bits & 1) && std::isfinite(near)) // to odd, so that the next rounding is the only one
-        bits += std::fabs(f64(near)) < std::fabs(x) ? 1 : u32(-1);
-    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
-u32 add_half(u32 x, u32 y) { return to_half(from_half(x & 0xFFFF) + from_half(y & 0xFFFF)); }
-u32 add_bfloat(u32 x, u32 y) { return to_bfloat(from_bfloat(x & 0xFFFF) + from_bfloat(y & 0xFFFF)); }
+template <class K> u32 sums(u32 x, u32 y) { return sum<K>(x, y) | sum<K>(x >> 16, y >> 16) << 16; }
 
 // What other threads may change at the same time; nobody asks what lanes find there.
 template <class T, class F> void update_together(u8 *data, T value, F combine) {
@@ -318,10 +281,10 @@ const std::vector<Operation> &atomic_operations() {
         {"atom.max.s64", COMMUTING(i64, y > x ? y : x)},
         {"atom.add.f32", OTHER(f32, x + y)},
         {"atom.add.f64", OTHER(f64, x + y)},
-        {"atom.add.f16", OTHER(u16, add_half(x, y))},
-        {"atom.add.bf16", OTHER(u16, add_bfloat(x, y))},
-        {"atom.add.f16x2", OTHER(u32, add_half(x, y) | add_half(x >> 16, y >> 16) << 16)},
-        {"atom.add.bf16x2", OTHER(u32, add_bfloat(x, y) | add_bfloat(x >> 16, y >> 16) << 16)},
+        {"atom.add.f16", OTHER(u16, sum<base::Float16>(x, y))},
+        {"atom.add.bf16", OTHER(u16, sum<base::Brain16>(x, y))},
+        {"atom.add.f16x2", OTHER(u32, sums<base::Float16>(x, y))},
+        {"atom.add.bf16x2", OTHER(u32, sums<base::Brain16>(x, y))},
         {"atom.inc.32", OTHER(u32, x >= y ? 0 : x + 1)},
         {"atom.dec.32", OTHER(u32, !x || x > y ? y : x - 1)},
         {"atom.exch.32", [](Block &b, const Op &o) { atomic<u32, false>(b, o, [](u32, u32 y, u32) { return y; }); }},
