@@ -1,5 +1,5 @@
-// Where the lanes of a warp go: their addresses are resolved, checked, counted and noted by memory space, and what moves
-// the data is called for the lanes of each.
+// Where the lanes of a warp go: their addresses are resolved, checked, counted and noted by memory space, and what
+// moves the data is called for the lanes of each.
 #pragma once
 
 #include "launch.hpp"
@@ -11,7 +11,7 @@ namespace engine {
 // The map of the address space is that of cudabench/simulator/memory.py.
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
 constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // bytes; the latter of a lane
-constexpr i32 SHORT_ADDRESS = 1; // a flag: an address of 32 bits
+constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bits
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.
 struct Lanes {
@@ -167,7 +167,8 @@ template <class Move> bool shared_lanes(const Asked &asked, const Lanes &lanes, 
         for (size_t number = 1; number < launch.shared_starts.size() && launch.shared_starts[number] <= place; number++)
             asked.variable = i32(number);
     }
-    Request request{access, SHARED, asked.variable, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+    Request request{access,     SHARED,          asked.variable, asked.warp,
+                    lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
     price(asked, request);
     block.worker.races.note(block, asked.op, request, asked.data);
     move(Memory{block.shared, 0}, lanes);
@@ -178,8 +179,9 @@ template <class Move> bool local_lanes(const Asked &asked, const Lanes &lanes, M
     Block &block = asked.block;
     const Access &access = asked.access;
     const bool known = access.local_low <= access.local_high;
-    if (access.kind == ATOMIC || access.skewed || !lanes.within(known ? access.local_low : 0,
-                                       known ? access.local_high : block.launch.about.local_bytes, access.size)) {
+    if (access.kind == ATOMIC || access.skewed ||
+        !lanes.within(known ? access.local_low : 0, known ? access.local_high : block.launch.about.local_bytes,
+                      access.size)) {
         block.suspect("an address in local memory is out of bounds or misaligned", asked.op);
         return false;
     }
@@ -222,11 +224,17 @@ template <class Move> bool generic_lanes(const Asked &asked, const Lanes &lanes,
 
 template <class Move> bool by_space(const Asked &asked, const Lanes &lanes, Move move) {
     switch (asked.access.space) {
-    case GLOBAL: case PARAMETER: return global_lanes(asked, GLOBAL, lanes, move);
-    case CONSTANT: return global_lanes(asked, CONSTANT, lanes, move);
-    case SHARED: return shared_lanes(asked, lanes, move);
-    case LOCAL: return local_lanes(asked, lanes, move);
-    default: return generic_lanes(asked, lanes, move);
+    case GLOBAL:
+    case PARAMETER:
+        return global_lanes(asked, GLOBAL, lanes, move);
+    case CONSTANT:
+        return global_lanes(asked, CONSTANT, lanes, move);
+    case SHARED:
+        return shared_lanes(asked, lanes, move);
+    case LOCAL:
+        return local_lanes(asked, lanes, move);
+    default:
+        return generic_lanes(asked, lanes, move);
     }
 }
 

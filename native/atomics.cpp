@@ -146,12 +146,13 @@ template <class K> u32 sums(u32 x, u32 y) { return sum<K>(x, y) | sum<K>(x >> 16
 template <class T, class F> void update_together(u8 *data, T value, F combine) {
     T *place = reinterpret_cast<T *>(data);
     T old = __atomic_load_n(place, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(place, &old, combine(old, value, T()), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    while (
+        !__atomic_compare_exchange_n(place, &old, combine(old, value, T()), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
-// An atomic on elements of type T: from[] address and one or two operands, into[] what a lane finds. COMMUTES: lanes may
-// be combined before they reach memory, and blocks come in any order.
+// An atomic on elements of type T: from[] address and one or two operands, into[] what a lane finds. COMMUTES: lanes
+// may be combined before they reach memory, and blocks come in any order.
 template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &op, F combine) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     const T *first = block.at<T>(op.from[1]), *second = op.from[2] < 0 ? first : block.at<T>(op.from[2]);
@@ -171,7 +172,8 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
                 T operand = first[lane], old;
                 if constexpr (COMMUTES)
                     if (!into) { // neighbours at one address are combined first
-                        for (u32 more; (more = rest & (rest - 1)) && some.addresses[first_lane(more)] == address; rest = more)
+                        for (u32 more; (more = rest & (rest - 1)) && some.addresses[first_lane(more)] == address;
+                             rest = more)
                             operand = combine(operand, first[first_lane(more)], T());
                         if (together && memory.origin != block.shared) {
                             update_together(memory.origin + address, operand, combine);
@@ -265,8 +267,8 @@ const std::vector<Operation> &atomic_operations() {
     static const std::vector<Operation> all = {
         {"atom.add.32", COMMUTING(u32, x + y)},
         {"atom.add.64", COMMUTING(u64, x + y)},
-        {"atom.and.32", COMMUTING(u32, x &y)},
-        {"atom.and.64", COMMUTING(u64, x &y)},
+        {"atom.and.32", COMMUTING(u32, x & y)},
+        {"atom.and.64", COMMUTING(u64, x & y)},
         {"atom.or.32", COMMUTING(u32, x | y)},
         {"atom.or.64", COMMUTING(u64, x | y)},
         {"atom.xor.32", COMMUTING(u32, x ^ y)},
