@@ -41,10 +41,8 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     access = emit.access
     if access is None or "async" in words or space_of(ins) not in ("global", "shared", "generic"):
         raise NotEncoded(ins.text)
-    if type_ in FLOATS and name == "add":
-        kind = type_
-    else:
-        kind = type_ if name in ("min", "max") else str(BITS[type_])
+    typed = name in ("min", "max") or (name == "add" and type_ in FLOATS)
+    kind = type_ if typed else str(BITS[type_])
     place = 1 if ins.opcode == "atom" else 0
     bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
