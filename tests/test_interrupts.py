@@ -22,10 +22,16 @@ class Came(BaseException):
     """What the signal's handler raises."""
 
 
-def _forks_on() -> None:
-    end = time.monotonic() + LONGEST_S
-    while time.monotonic() < end:
-        confined.call(int, seconds=LONGEST_S, memory=1 << 28)
+def _signalled(number: signal.Signals, delay: float) -> None:
+    """Fork on and on; after a delay another thread sends this process a signal."""
+    sender = threading.Timer(delay, os.kill, (os.getpid(), number))
+    try:
+        sender.start()
+        end = time.monotonic() + LONGEST_S
+        while time.monotonic() < end:
+            confined.call(int, seconds=LONGEST_S, memory=1 << 28)
+    finally:
+        sender.join()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGALRM])
@@ -40,10 +46,7 @@ def test_a_signal_around_a_fork_is_heard(number: signal.Signals) -> None:
     draw = random.Random(1)
     try:
         for _ in range(TIMES):
-            sender = threading.Timer(draw.uniform(0.0, 0.01), os.kill, (os.getpid(), number))
-            sender.start()
             with pytest.raises(Came):
-                _forks_on()
-            sender.join()
+                _signalled(number, draw.uniform(0.0, 0.01))
     finally:
         signal.signal(number, before)
