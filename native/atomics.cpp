@@ -1,17 +1,13 @@
-#include "launch.hpp"
-
-#include <algorithm>
-#include <cmath>
+#include "addresses.hpp"
+#include "halves.hpp"
 
 namespace engine {
 
 namespace {
 
-constexpr i32 NARROW = 1, ONE = 2, SHOWS = 4; // flags: an address of 32 bits; adds the constant 1; order shows
+constexpr i32 ONE = 2, SHOWS = 4; // flags besides that of an address of 32 bits: adds the constant 1; order shows
 constexpr i32 WORDS = 0, OF_LANES = 1, SWAP = 2, LOOP = 3; // Access::served
 constexpr size_t MOST_KEPT = 1 << 21;                      // of cudabench/simulator/count/contention.py
-constexpr int SLOT_BITS = 40;                              // of cudabench/simulator/memory.py, as the next
-constexpr i64 SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38, WINDOW = i64(1) << 32;
 
 // What requests cost, see cudabench/simulator/count/atomics.py.
 struct Price {
@@ -79,271 +75,121 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
     return price;
 }
 
-// A sector is counted once for each lane of the word in it that most lanes go to.
-Price global_price(const i64 *addresses, u32 mask, i64 size) {
-    i64 places[LANES];
-    int count = 0;
-    u64 unlike = 0;
-    const i64 one = addresses[first_lane(mask)];
-    for (u32 rest = mask; rest; rest &= rest - 1) {
-        places[count] = addresses[first_lane(rest)];
-        unlike |= u64(places[count++] ^ one);
-    }
-    if (!unlike)
-        return {count, (size + 31) / 32};
-    std::sort(places, places + count);
-    i64 pieces = 0, different = 0, most = 0;
-    for (int place = 0; place < count;) {
-        int end = place;
-        while (end < count && places[end] == places[place])
-            end++;
-        different++;
-        if (place && places[place] >> 5 != places[place - 1] >> 5) {
-            pieces += most;
-            most = 0;
-        }
-        most = std::max<i64>(most, end - place);
-        place = end;
-    }
-    return {pieces + most, (different * size + 31) / 32};
-}
-
-void count(Block &block, const Request &request, const Price &price) {
-    const bool by_one_lane = request.access.issued[request.space] != AS_IT_IS;
-    const Cost cost = by_one_lane ? Cost{1, 1} : Cost{price.pieces, price.ideal};
-    block.worker.counters.add(block, request, cost, by_one_lane ? 0 : price.reloads);
-}
-
-// Halves of 16 bits, computed wider and rounded once, as the NumPy engine has them.
-f64 from_half(u32 bits) {
-    const i32 exponent = i32(bits >> 10 & 31), mantissa = i32(bits & 0x3FF);
-    const f64 size = exponent == 31  ? (mantissa ? NAN : INFINITY)
-                     : exponent == 0 ? std::ldexp(mantissa, -24)
-                                     : std::ldexp(1024 + mantissa, exponent - 25);
-    return bits & 0x8000 ? -size : size;
-}
-
-u32 to_half(f64 x) {
-    if (std::isnan(x))
-        return 0x7FFF;
-    const u32 sign = std::signbit(x) ? 0x8000 : 0;
-    const f64 size = std::fabs(x);
-    if (size >= 65520)
-        return sign | 0x7C00;
-    if (size < std::ldexp(1.0, -14))
-        return sign | u32(std::nearbyint(std::ldexp(size, 24)));
-    const int exponent = std::ilogb(size);
-    return sign | (u32((exponent + 15) << 10) + u32(std::nearbyint(std::ldexp(size, 10 - exponent))) - 1024);
-}
-
-f64 from_bfloat(u32 bits) {
-    const u32 word = bits << 16;
-    f32 found;
-    std::memcpy(&found, &word, 4);
-    return found;
-}
-
-u32 to_bfloat(f64 x) {
-    if (std::isnan(x))
-        return 0x7FFF;
-    f32 near = f32(x);
-    u32 bits;
-    std::memcpy(&bits, &near, 4);
-    if (f64(near) != x && !(bits & 1) && std::isfinite(near)) // to odd, so that the next rounding is the only one
-        bits += std::fabs(f64(near)) < std::fabs(x) ? 1 : u32(-1);
-    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
-u32 add_half(u32 x, u32 y) { return to_half(from_half(x & 0xFFFF) + from_half(y & 0xFFFF)); }
-u32 add_bfloat(u32 x, u32 y) { return to_bfloat(from_bfloat(x & 0xFFFF) + from_bfloat(y & 0xFFFF)); }
-
-// One atomic instruction on elements of type T. COMMUTES: lanes may be combined before they reach memory, and blocks
-// come in any order.
-template <class T, bool COMMUTES, class F> struct Instruction {
-    Block &block;
-    const Op &op;
-    const Access &access;
-    F combine;
-
-    T operand(int which, int lane) const { return op.from[which] < 0 ? T() : block.at<T>(op.from[which])[lane]; }
-
-    void update(u8 *data, int lane) const {
-        T old;
-        std::memcpy(&old, data, sizeof old);
-        const T changed = combine(old, operand(1, lane), operand(2, lane));
-        std::memcpy(data, &changed, sizeof changed);
-        if (access.returns)
-            block.at<T>(op.into[0])[lane] = old;
-    }
-
-    // What other threads may change at the same time; nobody asks what lanes find there.
-    static void update_together(u8 *data, T value, F combine) {
-        T *place = reinterpret_cast<T *>(data);
-        T old = __atomic_load_n(place, __ATOMIC_RELAXED);
-        while (!__atomic_compare_exchange_n(place, &old, combine(old, value, T()), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-        }
-    }
-
-    bool in_bounds(const i64 *addresses, u32 mask, i64 low, i64 end) const {
-        i64 bits = 0, least = INT64_MAX, most = INT64_MIN;
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            const i64 address = addresses[first_lane(rest)];
-            least = std::min(least, address);
-            most = std::max(most, address);
-            bits |= address;
-        }
-        if (least >= low && most + access.size <= end && !(bits & (access.size - 1)))
-            return true;
-        block.suspect("an atomic is out of bounds or misaligned", op);
-        return false;
-    }
-
-    void on_shared(int warp, u32 mask, const i64 *addresses, i32 variable) const {
-        const bool known = access.shared_low <= access.shared_high;
-        if (!in_bounds(addresses, mask, known ? access.shared_low : 0, known ? access.shared_high : block.launch.about.shared_size))
-            return;
-        const bool by_one = (op.flags & ONE) && !access.returns && access.served == OF_LANES;
-        const Request request{access, SHARED, variable, warp, mask, addresses};
-        const Price price = shared_price(addresses, mask, access.size, by_one ? WORDS : access.served);
-        count(block, request, price);
-        if (access.issued[SHARED] == AS_IT_IS) {
-            block.worker.atomics.loops[size_t(op.access)].turns += price.turns;
-            block.worker.atomics.loops[size_t(op.access)].waiting += price.waiting;
-        }
-        block.worker.races.note(block, op, request, nullptr);
-        for (u32 rest = mask; rest; rest &= rest - 1)
-            update(block.shared + addresses[first_lane(rest)], warp * LANES + first_lane(rest));
-    }
-
-    // The lanes of one region.
-    bool in_region(i64 slot, int warp, u32 mask, const i64 *addresses) const {
-        Launch &launch = block.launch;
-        if (slot <= 0 || slot >= i64(launch.regions.size())) {
-            block.suspect("an atomic is out of bounds", op);
-            return false;
-        }
-        const Region &region = launch.regions[size_t(slot)];
-        if (!region.writable || region.heap) {
-            block.suspect("an atomic on memory that is read-only, or allocated by the kernel", op);
-            return false;
-        }
-        if (!in_bounds(addresses, mask, region.base, region.base + region.size))
-            return false;
-        const Request request{access, GLOBAL, i32(slot), warp, mask, addresses};
-        block.worker.footprints.note(block, request, access.size);
-        if (region.watched)
-            block.worker.races.note(block, op, request, nullptr);
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            const i64 start = addresses[first_lane(rest)] - region.base;
-            launch.undo.keep(launch, i32(slot), start, start + access.size);
-        }
-        return true;
-    }
-
-    void on_global(int warp, u32 mask, const i64 *addresses, i64 execution) const {
-        Launch &launch = block.launch;
-        const i64 first = addresses[first_lane(mask)] >> SLOT_BITS;
-        for (u32 rest = mask; rest;) {
-            const i64 slot = addresses[first_lane(rest)] >> SLOT_BITS;
-            u32 part = 0;
-            for (u32 left = rest; left; left &= left - 1)
-                part |= addresses[first_lane(left)] >> SLOT_BITS == slot ? left & -left : 0u;
-            if (!in_region(slot, warp, part, addresses))
-                return;
-            rest &= ~part;
-        }
-        count(block, Request{access, GLOBAL, i32(first), warp, mask, addresses}, global_price(addresses, mask, access.size));
-        Atomics &atomics = block.worker.atomics;
-        atomics.contend(op.access, block.place, addresses, mask);
-        const bool shows = access.returns || (op.flags & SHOWS);
-        if (launch.about.ordered && launch.order.size() > 1 &&
-            atomics.order(op, shows, block.place, addresses, mask, execution)) {
-            block.suspect("blocks that run one after another leave something else than blocks in step", op);
-            return;
-        }
-        auto data = [&](int lane) {
-            const Region &region = launch.regions[size_t(addresses[lane] >> SLOT_BITS)];
-            return region.data + (addresses[lane] - region.base);
-        };
-        if constexpr (COMMUTES)
-            if (!access.returns) {
-                const bool together = launch.workers.size() > 1;
-                for (u32 rest = mask; rest;) {
-                    // Neighbours at one address are combined first.
-                    const i64 address = addresses[first_lane(rest)];
-                    u8 *place = data(first_lane(rest));
-                    T sum = operand(1, warp * LANES + first_lane(rest));
-                    for (rest &= rest - 1; rest && addresses[first_lane(rest)] == address; rest &= rest - 1)
-                        sum = combine(sum, operand(1, warp * LANES + first_lane(rest)), T());
-                    if (together) {
-                        update_together(place, sum, combine);
-                        continue;
-                    }
-                    T old;
-                    std::memcpy(&old, place, sizeof old);
-                    old = combine(old, sum, T());
-                    std::memcpy(place, &old, sizeof old);
-                }
-                return;
-            }
-        for (u32 rest = mask; rest; rest &= rest - 1)
-            update(data(first_lane(rest)), warp * LANES + first_lane(rest));
-    }
-
-    static void fill(i64 *addresses, u32 mask) {
-        const i64 active = addresses[first_lane(mask)];
-        for (int lane = 0; lane < LANES; lane++)
-            addresses[lane] = mask >> lane & 1 ? addresses[lane] : active;
-    }
-
-    // To be replaced by what resolves the addresses of loads and stores.
-    void run() const {
-        const i64 execution = block.worker.atomics.next_execution(op.access);
-        const auto &starts = block.launch.shared_starts;
-        i32 variable = -1;
-        for (int warp = 0; warp < block.warps && !block.launch.suspected; warp++) {
-            const u32 mask = block.mask[warp];
-            if (!mask)
-                continue;
-            i64 addresses[LANES];
-            const int active = first_lane(mask);
-            for (int lane = 0; lane < LANES; lane++) {
-                const int own = warp * LANES + (mask >> lane & 1 ? lane : active);
-                addresses[lane] = op.immediate + (op.flags & NARROW ? i64(block.at<i32>(op.from[0])[own]) : block.at<i64>(op.from[0])[own]);
-            }
-            u32 shared = access.space == SHARED ? mask : 0u;
-            if (access.space == GENERIC)
-                for (int lane = 0; lane < LANES; lane++) {
-                    auto inside = [&](i64 window) { return addresses[lane] >= window - WINDOW / 2 && addresses[lane] < window + WINDOW; };
-                    if (inside(LOCAL_WINDOW)) {
-                        block.suspect("an atomic on local memory", op);
-                        return;
-                    }
-                    if (inside(SHARED_WINDOW)) {
-                        shared |= 1u << lane & mask;
-                        addresses[lane] -= SHARED_WINDOW;
-                    }
-                }
-            if (shared) {
-                // The NumPy engine counts an execution on the variable of its first lane.
-                if (variable < 0)
-                    variable = i32(std::max<i64>(0, std::upper_bound(starts.begin(), starts.end(), addresses[first_lane(shared)]) - starts.begin() - 1));
-                i64 places[LANES];
-                std::copy_n(addresses, LANES, places);
-                fill(places, shared);
-                on_shared(warp, shared, places, variable);
-            }
-            if (const u32 global = mask & ~shared) {
-                if (shared)
-                    fill(addresses, global);
-                on_global(warp, global, addresses, execution);
-            }
-        }
+// A set of up to 32 integers with a number each, made for one request at a time.
+struct Few {
+    static constexpr u32 SIZE = 64;
+    i64 keys[SIZE];
+    u8 at[SIZE]; // place in the order of coming, plus one
+    Few() { std::memset(at, 0, sizeof at); }
+    u8 &operator[](i64 key) {
+        u32 place = u32(u64(key) * 0x9E3779B97F4A7C15ull >> 58);
+        while (at[place] && keys[place] != key)
+            place = (place + 1) % SIZE;
+        keys[place] = key;
+        return at[place];
     }
 };
 
+Places places_of(const i64 *addresses, u32 mask) {
+    Places found;
+    i64 unlike = 0;
+    for (int lane = 0; lane < LANES; lane++) // inactive lanes have the address of an active one
+        unlike |= addresses[lane] ^ addresses[0];
+    if (!unlike) {
+        found.count = 1;
+        found.address[0] = addresses[0];
+        found.lanes[0] = lanes_of(mask);
+        return found;
+    }
+    Few known;
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        const i64 address = addresses[first_lane(rest)];
+        u8 &at = known[address];
+        if (!at) {
+            found.address[found.count] = address;
+            found.lanes[found.count++] = 0;
+            at = u8(found.count);
+        }
+        found.lanes[at - 1]++;
+    }
+    return found;
+}
+
+// A sector is counted once for each lane of the word in it that most lanes go to.
+Price global_price(const Places &places, i64 size) {
+    Price price;
+    price.ideal = (places.count * size + 31) / 32;
+    Few known;
+    i32 most[LANES];
+    int sectors = 0;
+    for (int place = 0; place < places.count; place++) {
+        u8 &at = known[places.address[place] >> 5];
+        if (!at) {
+            most[sectors++] = 0;
+            at = u8(sectors);
+        }
+        most[at - 1] = std::max(most[at - 1], places.lanes[place]);
+    }
+    for (int sector = 0; sector < sectors; sector++)
+        price.pieces += most[sector];
+    return price;
+}
+
+// The sum of two 16-bit floats, computed wider and rounded once.
+template <class K> u32 sum(u32 x, u32 y) {
+    const f64 total = f64(K::wide(x & 0xFFFF)) + f64(K::wide(y & 0xFFFF));
+    return total != total ? 0x7FFF : K::rounded(base::to_odd(total), 0) & 0xFFFF;
+}
+template <class K> u32 sums(u32 x, u32 y) { return sum<K>(x, y) | sum<K>(x >> 16, y >> 16) << 16; }
+
+// What other threads may change at the same time; nobody asks what lanes find there.
+template <class T, class F> void update_together(u8 *data, T value, F combine) {
+    T *place = reinterpret_cast<T *>(data);
+    T old = __atomic_load_n(place, __ATOMIC_RELAXED);
+    while (
+        !__atomic_compare_exchange_n(place, &old, combine(old, value, T()), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+// An atomic on elements of type T: from[] address and one or two operands, into[] what a lane finds. COMMUTES: lanes
+// may be combined before they reach memory, and blocks come in any order.
 template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &op, F combine) {
-    Instruction<T, COMMUTES, F>{block, op, block.launch.accesses[size_t(op.access)], combine}.run();
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    const T *first = block.at<T>(op.from[1]), *second = op.from[2] < 0 ? first : block.at<T>(op.from[2]);
+    T *into = access.returns ? block.at<T>(op.into[0]) : nullptr;
+    const bool together = block.launch.workers.size() > 1;
+    block.worker.atomics.begin(op.access);
+    i32 variable = -1;
+    for (int warp = 0; warp < block.warps; warp++, first += LANES, second += LANES) {
+        if (!block.mask[warp])
+            continue;
+        Lanes lanes;
+        fill(block, op, warp, lanes);
+        auto move = [&](const Memory &memory, const Lanes &some) {
+            for (u32 rest = some.mask; rest; rest &= rest - 1) {
+                int lane = first_lane(rest);
+                const i64 address = some.addresses[lane];
+                T operand = first[lane], old;
+                if constexpr (COMMUTES)
+                    if (!into) { // neighbours at one address are combined first
+                        for (u32 more; (more = rest & (rest - 1)) && some.addresses[first_lane(more)] == address;
+                             rest = more)
+                            operand = combine(operand, first[first_lane(more)], T());
+                        if (together && memory.origin != block.shared) {
+                            update_together(memory.origin + address, operand, combine);
+                            continue;
+                        }
+                    }
+                std::memcpy(&old, memory.origin + address, sizeof old);
+                const T changed = combine(old, operand, second[lane]);
+                std::memcpy(memory.origin + address, &changed, sizeof changed);
+                if (into)
+                    into[warp * LANES + lane] = old;
+            }
+        };
+        if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
+            return;
+    }
 }
 
 #define COMMUTING(T, E) [](Block &b, const Op &o) { atomic<T, true>(b, o, [](T x, T y, T) { return T(E); }); }
@@ -357,18 +203,14 @@ Atomics::Atomics(const Launch &launch)
 
 void Atomics::start() { std::fill(executions.begin(), executions.end(), 0); }
 
-void Atomics::contend(i32 access, i64 place, const i64 *addresses, u32 mask) {
+void Atomics::contend(i32 access, i64 place, const Places &places) {
     Met &of = met[size_t(access)];
     if (of.full)
         return;
-    for (u32 rest = mask; rest;) {
-        const i64 address = addresses[first_lane(rest)];
-        i64 hits = 0;
-        for (; rest && addresses[first_lane(rest)] == address; rest &= rest - 1)
-            hits++;
-        Hits &at = of.at[address];
+    for (int one = 0; one < places.count; one++) {
+        Hits &at = of.at[places.address[one]];
         at.blocks += !at.hits || at.last != place;
-        at.hits += hits;
+        at.hits += places.lanes[one];
         at.last = place;
     }
     if (of.at.size() > MOST_KEPT) {
@@ -377,13 +219,10 @@ void Atomics::contend(i32 access, i64 place, const i64 *addresses, u32 mask) {
     }
 }
 
-bool Atomics::order(const Op &op, bool shows, i64 place, const i64 *addresses, u32 mask, i64 execution) {
+bool Atomics::order(const Op &op, bool shows, i64 place, const Places &places) {
     bool wrong = false;
-    for (u32 rest = mask; rest;) {
-        const i64 address = addresses[first_lane(rest)];
-        while (rest && addresses[first_lane(rest)] == address)
-            rest &= rest - 1;
-        First &at = first[address];
+    for (int one = 0; one < places.count; one++) {
+        First &at = first[places.address[one]];
         if (!at.code) {
             at.place = place;
             at.execution = execution;
@@ -399,12 +238,37 @@ bool Atomics::order(const Op &op, bool shows, i64 place, const i64 *addresses, u
     return wrong;
 }
 
+i64 count_atomic(Block &block, const Op &op, const Request &request) {
+    const Access &access = request.access;
+    const Launch &launch = block.launch;
+    Atomics &atomics = block.worker.atomics;
+    const bool by_one_lane = access.issued[request.space] != AS_IT_IS;
+    Price price;
+    if (request.space == SHARED) {
+        const bool adds_one = (op.flags & ONE) && !access.returns && access.served == OF_LANES;
+        price = shared_price(request.addresses, request.mask, access.size, adds_one ? WORDS : access.served);
+    } else {
+        const Places places = places_of(request.addresses, request.mask);
+        price = global_price(places, access.size);
+        atomics.contend(op.access, block.place, places);
+        const bool shows = access.returns || (op.flags & SHOWS);
+        if (launch.about.ordered && launch.order.size() > 1 && atomics.order(op, shows, block.place, places))
+            block.suspect("blocks that run one after another leave something else than blocks in step", op);
+    }
+    if (by_one_lane)
+        price = {1, 1};
+    block.worker.counters.add(block, request, Cost{price.pieces, price.ideal}, price.reloads);
+    atomics.loops[size_t(op.access)].turns += price.turns;
+    atomics.loops[size_t(op.access)].waiting += price.waiting;
+    return access.size;
+}
+
 const std::vector<Operation> &atomic_operations() {
     static const std::vector<Operation> all = {
         {"atom.add.32", COMMUTING(u32, x + y)},
         {"atom.add.64", COMMUTING(u64, x + y)},
-        {"atom.and.32", COMMUTING(u32, x &y)},
-        {"atom.and.64", COMMUTING(u64, x &y)},
+        {"atom.and.32", COMMUTING(u32, x & y)},
+        {"atom.and.64", COMMUTING(u64, x & y)},
         {"atom.or.32", COMMUTING(u32, x | y)},
         {"atom.or.64", COMMUTING(u64, x | y)},
         {"atom.xor.32", COMMUTING(u32, x ^ y)},
@@ -419,10 +283,10 @@ const std::vector<Operation> &atomic_operations() {
         {"atom.max.s64", COMMUTING(i64, y > x ? y : x)},
         {"atom.add.f32", OTHER(f32, x + y)},
         {"atom.add.f64", OTHER(f64, x + y)},
-        {"atom.add.f16", OTHER(u16, add_half(x, y))},
-        {"atom.add.bf16", OTHER(u16, add_bfloat(x, y))},
-        {"atom.add.f16x2", OTHER(u32, add_half(x, y) | add_half(x >> 16, y >> 16) << 16)},
-        {"atom.add.bf16x2", OTHER(u32, add_bfloat(x, y) | add_bfloat(x >> 16, y >> 16) << 16)},
+        {"atom.add.f16", OTHER(u16, sum<base::Float16>(x, y))},
+        {"atom.add.bf16", OTHER(u16, sum<base::Brain16>(x, y))},
+        {"atom.add.f16x2", OTHER(u32, sums<base::Float16>(x, y))},
+        {"atom.add.bf16x2", OTHER(u32, sums<base::Brain16>(x, y))},
         {"atom.inc.32", OTHER(u32, x >= y ? 0 : x + 1)},
         {"atom.dec.32", OTHER(u32, !x || x > y ? y : x - 1)},
         {"atom.exch.32", [](Block &b, const Op &o) { atomic<u32, false>(b, o, [](u32, u32 y, u32) { return y; }); }},

@@ -48,17 +48,25 @@ template <class Entry> class ByAddress {
     size_t used = 0;
 };
 
+// The lanes of a request by address, neighbours at one address or all of them together.
+struct Places {
+    int count = 0;
+    i64 address[LANES];
+    i32 lanes[LANES];
+};
+
 // What one worker's blocks did with atomics.
 class Atomics {
   public:
     explicit Atomics(const Launch &launch);
     void start();
-    // Note lanes at an address in global memory, of a block at a place in the order.
-    void contend(i32 access, i64 place, const i64 *addresses, u32 mask);
+    // Begin an execution of an instruction.
+    void begin(i32 access) { execution = executions[size_t(access)]++; }
+    // Note lanes in global memory, of a block at a place in the order.
+    void contend(i32 access, i64 place, const Places &places);
     // Note the same for what shows the order of the blocks; return whether blocks do not have the order that they have
-    // in step. execution: of the instruction in its block.
-    bool order(const Op &op, bool shows, i64 place, const i64 *addresses, u32 mask, i64 execution);
-    i64 next_execution(i32 access) { return executions[size_t(access)]++; }
+    // in step.
+    bool order(const Op &op, bool shows, i64 place, const Places &places);
 
     struct Hits {
         i64 address, hits, blocks, last; // last: place of the block that came last
@@ -82,6 +90,10 @@ class Atomics {
     };
     ByAddress<First> first;
     std::vector<i64> executions;
+    i64 execution = 0; // which one of the instruction in its block
 };
+
+// Count a request of an atomic, to global memory with how often it meets others; return the bytes of a lane.
+i64 count_atomic(Block &block, const Op &op, const Request &request);
 
 } // namespace engine

@@ -7,12 +7,26 @@ namespace engine::LEVEL {
 
 namespace {
 
+// Rounded to a whole number as the mode says.
+template <class T> inline T integral(T x) {
+#if defined(__SSE4_1__) || !defined(__SSE2__)
+    if constexpr (sizeof(T) == 8)
+        return __builtin_rint(x);
+    else
+        return __builtin_rintf(x);
+#else // what compilers put in the place of rint only rounds to nearest
+    constexpr T without_fraction = sizeof(T) == 8 ? T(0x1p52) : T(0x1p23);
+    const T shift = with_sign(sign_of(x), without_fraction), found = with_sign(sign_of(x), (x + shift) - shift);
+    return absolute(x) < without_fraction ? found : x + T(0);
+#endif
+}
+
 // Rounded as the mode says, and clamped to the type's range; NaN as PTX ISA 9.7.9 (cvt) says.
 template <class D, class A> inline D whole(A x) {
     using L = std::numeric_limits<D>;
     constexpr f64 low = f64(L::min()), limit = sizeof(D) == 8 ? (L::is_signed ? 0x1p63 : 0x1p64) : f64(L::max()) + 1;
     constexpr D of_nan = sizeof(A) < 8 && sizeof(D) < 8 ? D(0) : L::is_signed ? L::min() : D(L::max() / 2 + 1);
-    const f64 real = __builtin_rint(f64(x)), inside = (real >= low) & (real < limit) ? real : 0.0;
+    const f64 real = integral(f64(x)), inside = (real >= low) & (real < limit) ? real : 0.0;
     D found;
     if constexpr (sizeof(D) == 8)
         found = D(inside);
@@ -64,7 +78,7 @@ const Operation ALL_OF_THEM[] = {
     TO_WHOLE(s8, i8) TO_WHOLE(u8, u8) TO_WHOLE(s16, i16) TO_WHOLE(u16, u16)
     TO_WHOLE(s32, i32) TO_WHOLE(u32, u32) TO_WHOLE(s64, i64) TO_WHOLE(u64, u64)
     R1("cvt.f64.f32", f64, f32, x) R1("cvt.f32.f64", f32, f64, x)
-    R1("round.f32", f32, f32, __builtin_rintf(x)) R1("round.f64", f64, f64, __builtin_rint(x))
+    R1("round.f32", f32, f32, integral(x)) R1("round.f64", f64, f64, integral(x))
     ONE("finish.f32", f32, f32, x)
     ONE("finish.f64", f64, f64, x)
     ONE("tf32", u32, u32, to_tf32(x, o.flags))

@@ -40,10 +40,10 @@ template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
 // x + y rounded to odd, so that a second rounding does no harm.
 inline f64 sum_to_odd(f64 x, f64 y) {
     f64 total = x + y, part = total - x, error = (x - (total - part)) + (y - part);
-    i64 bits = as_bits<i64>(total);
-    bool even = (error != 0) & ((bits & 1) == 0) & (size_of(total) < INFINITE<f64>);
-    i64 step = (error > 0) == (total > 0) ? 1 : -1;
-    return as_bits<f64>(even ? bits + step : bits);
+    u64 bits = as_bits<u64>(total), apart = (bits ^ as_bits<u64>(error)) >> 63;
+    u64 step = (1 - 2 * apart) & ((bits & 1) - 1); // toward the error, where the last bit is even
+    step = error != 0 ? step : 0;
+    return as_bits<f64>(size_of(total) < INFINITE<f64> ? bits + step : bits);
 }
 
 // Operations with a rounding, and on denormals as flags say.

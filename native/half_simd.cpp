@@ -1,5 +1,5 @@
 // float16 and bfloat16: computed in float64 and rounded once, singly and in pairs.
-#include "floating.hpp"
+#include "halves.hpp"
 
 #include <cmath>
 
@@ -7,57 +7,12 @@ namespace engine::LEVEL {
 
 namespace {
 
-// A float64 as a float32 that is rounded to odd, so that a second rounding does no harm.
-inline f32 to_odd(f64 x) {
-    f32 near = f32(x);
-    u32 bits = as_bits<u32>(near);
-    f64 back = f64(near);
-    bool wrong = (back != x) & ((bits & 1) == 0) & (size_of(near) < INFINITE<f32>);
-    return as_bits<f32>(wrong ? bits + (absolute(back) < absolute(x) ? 1u : ~0u) : bits);
-}
-
-struct Float16 {
-    static f32 wide(u16 half) {
-        const u32 sign = u32(half & 0x8000) << 16, size = half & 0x7FFF;
-        u32 found = (size << 13) + (size >= 0x7C00 ? 0x70000000u : 0x38000000u);
-        found = size < 0x400 ? as_bits<u32>(f32(i32(size)) * 0x1p-24f) : found;
-        return as_bits<f32>(sign | found);
-    }
-    // Of a float32 that is not NaN.
-    static u16 rounded(f32 x, i32) {
-        const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
-        u32 found = (size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13;
-        const u32 tiny = as_bits<u32>(as_bits<f32>(size) + 0.5f) - as_bits<u32>(0.5f);
-        found = size < 0x38800000 ? tiny : found;
-        found = size >= 0x477FF000 ? 0x7C00 : found;
-        return u16(sign | found);
-    }
-};
-
-struct Brain16 {
-    static f32 wide(u16 half) { return as_bits<f32>(u32(half) << 16); }
-    static u16 rounded(f32 x, i32 mode) {
-        const u32 bits = as_bits<u32>(x);
-        if (mode == NEAREST)
-            return u16((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-        const bool up = (bits & 0xFFFF) && mode != ZERO && (bits >> 31 == (mode == DOWN));
-        return u16((bits >> 16) + up);
-    }
-};
-
-template <class K> inline u16 narrow(f64 x, i32 flags) {
-    x = flags & RELU ? without_negative(x) : x;
-    x = flags & SATURATE ? saturated(x) : x;
-    u16 found = K::rounded(to_odd(x), NEAREST);
-    return x != x ? 0x7FFF : found;
-}
-
 // The bits of a NaN as NumPy makes them of a wider one.
-inline u16 cut_nan(u64 fraction, bool negative) {
-    return u16((negative ? 0x8000 : 0) | (0x7C00 + (fraction ? fraction : 1)));
+inline u32 cut_nan(u32 fraction, bool negative) {
+    return (negative ? 0x8000u : 0u) | (0x7C00u + (fraction ? fraction : 1u));
 }
-inline u16 nan16(f32 x) { return cut_nan(as_bits<u32>(x) >> 13 & 0x3FF, sign_of(x)); }
-inline u16 nan16(f64 x) { return cut_nan(as_bits<u64>(x) >> 42 & 0x3FF, sign_of(x)); }
+inline u32 nan16(f32 x) { return cut_nan(as_bits<u32>(x) >> 13 & 0x3FF, sign_of(x)); }
+inline u32 nan16(f64 x) { return cut_nan(u32(as_bits<u64>(x) >> 42) & 0x3FF, sign_of(x)); }
 
 // A float16 NaN as NumPy widens it to float64: it stays a signalling one.
 inline f64 wide64(u16 half) {
@@ -69,29 +24,58 @@ inline f64 wide64(u16 half) {
 template <class K, class A, bool NAN_OF_ITS_OWN> inline u16 converted(A x, i32 flags) {
     x = flags & RELU ? without_negative(x) : x;
     x = flags & SATURATE ? saturated(x) : x;
-    u16 found;
+    u32 found;
     if constexpr (sizeof(A) == 8)
         found = K::rounded(to_odd(x), flags & ROUNDING);
     else
         found = K::rounded(x, flags & ROUNDING);
-    return x == x ? found : NAN_OF_ITS_OWN ? nan16(x) : 0x7FFF;
+    return u16(x == x ? found : NAN_OF_ITS_OWN ? nan16(x) : 0x7FFFu);
+}
+
+// The halves of 32 registers as float64: of pairs the lower ones, then the upper ones.
+template <class K, class U> __attribute__((noinline)) void widen(f64 *into, const U *from) {
+    constexpr int parts = sizeof(U) / sizeof(u16);
+    alignas(64) f32 found[parts * LANES];
+    for (int part = 0; part < parts; part++)
+        for (int lane = 0; lane < LANES; lane++)
+            found[part * LANES + lane] = K::wide(u32(from[lane]) >> (16 * part) & 0xFFFF);
+    for (int place = 0; place < parts * LANES; place++)
+        into[place] = f64(found[place]);
+}
+
+template <class K, class U> __attribute__((noinline)) void narrow(U *into, f64 *from, i32 flags) {
+    constexpr int count = sizeof(U) / sizeof(u16) * LANES;
+    finish(from, flags & (RELU | SATURATE));
+    if (count > LANES)
+        finish(from + LANES, flags & (RELU | SATURATE));
+    alignas(64) f32 near[count];
+    alignas(64) u32 found[count];
+    for (int place = 0; place < count; place++)
+        near[place] = K::near(from[place]);
+    for (int place = 0; place < count; place++) {
+        u32 bits = K::rounded(near[place], NEAREST);
+        found[place] = near[place] != near[place] ? 0x7FFFu : bits;
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        into[lane] = count > LANES ? U(found[lane] | found[count - LANES + lane] << 16) : U(found[lane]);
 }
 
 template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, int operands, F function) {
     using U = std::conditional_t<PAIR, u32, u16>;
-    const U *x = block.at<U>(op.from[0]), *y = operands > 1 ? block.at<U>(op.from[1]) : x;
-    const U *z = operands > 2 ? block.at<U>(op.from[2]) : x;
+    constexpr int count = (PAIR ? 2 : 1) * LANES;
     const i32 flags = op.flags;
-    compute<U>(block, op, [=](int lane) {
-        auto part = [=](int shift) {
-            auto wide = [=](U bits) { return f64(K::wide(u16(bits >> shift))); };
-            return narrow<K>(function(wide(x[lane]), wide(y[lane]), wide(z[lane]), flags), flags);
-        };
-        if constexpr (PAIR)
-            return u32(part(0)) | u32(part(16)) << 16;
-        else
-            return part(0);
-    });
+    for (int warp = 0; warp < block.warps; warp++)
+        if (const u32 mask = block.mask[warp]) {
+            alignas(64) f64 given[3][count];
+            alignas(64) f64 found[count];
+            alignas(64) U bits[LANES];
+            for (int operand = 0; operand < operands; operand++)
+                widen<K>(given[operand], block.at<U>(op.from[operand]) + warp * LANES);
+            for (int place = 0; place < count; place++)
+                found[place] = function(given[0][place], given[1][place], given[2][place], flags);
+            narrow<K>(bits, found, flags);
+            merge(block.at<U>(op.into[0]) + warp * LANES, bits, mask);
+        }
 }
 
 #define HALF(NAME, TYPE, K, PAIR, COUNT, E) \

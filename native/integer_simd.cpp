@@ -5,19 +5,25 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself.
+// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself. A quotient
+// of 32 bits is that of float64, cut off.
 template <class T> inline T quotient(T x, T y) {
-    if (y == 0)
-        return T(~T(0));
-    if (std::is_signed_v<T> && y == T(-1))
-        return T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(x));
-    return T(x / y);
+    using U = std::make_unsigned_t<T>;
+    const bool zero = y == 0, minus = std::is_signed_v<T> && y == T(-1);
+    const T safe = zero | minus ? T(1) : y;
+    T found;
+    if constexpr (sizeof(T) == 8)
+        found = x / safe;
+    else
+        found = T(std::conditional_t<sizeof(T) == 4, T, i32>(f64(x) / f64(safe)));
+    found = minus ? T(U(0) - U(x)) : found;
+    return zero ? T(~T(0)) : found;
 }
 
 template <class T> inline T rest(T x, T y) {
-    if (y == 0)
-        return x;
-    return std::is_signed_v<T> && y == T(-1) ? T(0) : T(x % y);
+    using U = std::make_unsigned_t<T>;
+    T found = T(U(x) - quotient<T>(x, y) * 1u * U(y));
+    return y == 0 ? x : found;
 }
 
 template <class U> inline U high_product(U x, U y) {

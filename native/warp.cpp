@@ -91,8 +91,8 @@ template <Mode MODE> u32 others(const u32 *b, const u32 *c, i32 *other) {
     for (i32 lane = 0; lane < LANES; lane++) {
         const i32 segment = i32(c[lane] >> 8 & 31), bound = i32(c[lane] & 31), by = i32(b[lane] & 31);
         const i32 high = (lane & segment) | (bound & ~segment);
-        const i32 wanted = MODE == UP ? lane - by
-                           : MODE == DOWN ? lane + by
+        const i32 wanted = MODE == UP          ? lane - by
+                           : MODE == DOWN      ? lane + by
                            : MODE == BUTTERFLY ? lane ^ by
                                                : (lane & segment) | (by & ~segment);
         const bool inside = MODE == UP ? wanted >= high : wanted <= high;
@@ -241,7 +241,7 @@ const std::vector<Operation> &warp_operations() {
         {"match.all.32", match<u32, true>},
         {"match.all.64", match<u64, true>},
         {"redux.add", REDUX(u32, 0, x + y)},
-        {"redux.and", REDUX(u32, ALL, x &y)},
+        {"redux.and", REDUX(u32, ALL, x & y)},
         {"redux.or", REDUX(u32, 0, x | y)},
         {"redux.xor", REDUX(u32, 0, x ^ y)},
         {"redux.min.u32", REDUX(u32, ALL, y < x ? y : x)},

@@ -14,6 +14,7 @@ from tests.engines import Both, alike, both, loaded
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
 
+SHUFFLES = [*product(("down", "bfly", "idx"), (1, 5, 31), (31, 0x181F)), ("up", 3, 0), ("up", 1, 0x1800)]
 BLOCKS = (1, 31, 33, 64, 127, 256)
 HEAD = """.version 8.0
 .target sm_90
@@ -56,7 +57,7 @@ def suspected(found: Both) -> set[str]:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize(("mode", "by", "clamp"), [*product(("down", "bfly", "idx"), (1, 5, 31), (31, 0x181F)), ("up", 3, 0), ("up", 1, 0x1800)])  # fmt: skip
+@pytest.mark.parametrize(("mode", "by", "clamp"), SHUFFLES)
 def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
     """All modes give the value and the predicate, in segments too; a lane that is not there is for NumPy to tell."""
     found = ran(f"shfl.sync.{mode}.b32 %r6|%p1, %r5, {by}, {clamp}, -1;", block)
@@ -83,7 +84,7 @@ def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
       for name in ("add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32")),
     "bar.warp.sync -1; setp.lt.s32 %p1, %r5, 0; mov.u32 %r6, %r5;",
 ])  # fmt: skip
-@pytest.mark.parametrize("block", (32, 64, 256))
+@pytest.mark.parametrize("block", [32, 64, 256])
 def test_other_warp_wide_instructions(lines: str, block: int) -> None:
     """Votes, matches, reductions and masks give what the NumPy engine gives."""
     for high in (3, 1 << 32):
@@ -122,7 +123,7 @@ setp.ge.s32 %p1, %r6, 7;"""
     "activemask.b32 %r7; bar.warp.sync %r7; mov.u32 %r6, %r7; ",
     "mov.u32 %r6, 1; bar.warp.sync -1; ",
 ])  # fmt: skip
-@pytest.mark.parametrize("block", (32, 96))
+@pytest.mark.parametrize("block", [32, 96])
 def test_both_sides_of_a_branch(work: str, block: int) -> None:
     """Lanes of two sides meet those that they name, and wait for lanes of the other side where they name them."""
     found = ran(SIDES.format(work=work), block, high=10)
@@ -134,7 +135,8 @@ def test_both_sides_of_a_branch(work: str, block: int) -> None:
 
 FAULTS = {
     "a lane outside of its mask": "shfl.sync.idx.b32 %r6, %r5, %r3, 31, 0xff;",
-    "a shuffle from a lane that the mask leaves out": "setp.lt.s32 %p1, %r3, 8; @%p1 shfl.sync.down.b32 %r9, %r5, 4, 31, 0xff; mov.u32 %r6, %r9;",
+    "a shuffle from a lane that the mask leaves out": "setp.lt.s32 %p1, %r3, 8; "
+    "@%p1 shfl.sync.down.b32 %r9, %r5, 4, 31, 0xff; mov.u32 %r6, %r9;",
     "a lane that has ended": "setp.lt.s32 %p1, %r3, 8; @%p1 ret; redux.sync.add.s32 %r6, %r5, -1;",
 }  # fmt: skip
 
@@ -193,7 +195,7 @@ extern "C" __global__ void sums(const int *a, int *out, int n)
 """
 
 
-@pytest.mark.parametrize("block", (32, 64, 256))
+@pytest.mark.parametrize("block", [32, 64, 256])
 def test_a_reduction_of_blocks(block: int) -> None:
     """Warps reduce by shuffles, then one of them what they left in shared memory."""
     a = np.random.default_rng(2).integers(-99, 99, 1000, np.int32)

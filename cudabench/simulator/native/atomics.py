@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.native.program import Encoded
     from cudabench.simulator.program.code import Code
 
-NARROW, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
+SHORT_ADDRESS, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
 SERVED = ("words", "lanes", "swap", "loop")
 COMMUTING = ("add", "and", "or", "xor", "min", "max")
 OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
@@ -41,16 +41,14 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     access = emit.access
     if access is None or "async" in words or space_of(ins) not in ("global", "shared", "generic"):
         raise NotEncoded(ins.text)
-    if type_ in FLOATS and name == "add":
-        kind = type_
-    else:
-        kind = type_ if name in ("min", "max") else str(BITS[type_])
+    typed = name in ("min", "max") or (name == "add" and type_ in FLOATS)
+    kind = type_ if typed else str(BITS[type_])
     place = 1 if ins.opcode == "atom" else 0
     bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
     sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
     register, offset = emit.address(ins.operands[place])
-    flags = NARROW if emit.builder.width(register) == 32 else 0
+    flags = SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
         flags |= ONE
