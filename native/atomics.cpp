@@ -230,7 +230,6 @@ template <class T, bool COMMUTES, class F> struct Instruction {
         if (!in_bounds(addresses, mask, region.base, region.base + region.size))
             return false;
         const Request request{access, GLOBAL, i32(slot), warp, mask, addresses};
-        block.worker.footprints.note(block, request, access.size);
         if (region.watched)
             block.worker.races.note(block, op, request, nullptr);
         for (u32 rest = mask; rest; rest &= rest - 1) {
@@ -252,7 +251,9 @@ template <class T, bool COMMUTES, class F> struct Instruction {
                 return;
             rest &= ~part;
         }
-        count(block, Request{access, GLOBAL, i32(first), warp, mask, addresses}, global_price(addresses, mask, access.size));
+        const Request request{access, GLOBAL, i32(first), warp, mask, addresses};
+        block.worker.footprints.note(block, request, access.size);
+        count(block, request, global_price(addresses, mask, access.size));
         Atomics &atomics = block.worker.atomics;
         atomics.contend(op.access, block.place, addresses, mask);
         const bool shows = access.returns || (op.flags & SHOWS);
