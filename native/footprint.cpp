@@ -27,8 +27,7 @@ inline void earlier(Moment &first, Moment now, bool alone) {
         return;
     }
     Moment found = __atomic_load_n(&first, __ATOMIC_RELAXED);
-    while (found < now &&
-           !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    while (found < now && !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
