@@ -25,6 +25,7 @@ SCALARS(avx512)
 namespace {
 
 constexpr i64 CHECKED = 256; // steps between two looks at the clock
+constexpr auto ALONE = std::chrono::milliseconds(2);
 
 #define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves()}
 
@@ -105,9 +106,7 @@ Launch::Launch(const LaunchDescription &d)
     undo.start(*this);
     shadows.start(*this);
     marks.start(*this);
-    int many = d.ordered ? 1 : std::max(1, std::min<int>(d.threads, int(std::min<i64>(d.order_count, 1 << 16))));
-    for (int number = 0; number < many; number++)
-        workers.push_back(std::make_unique<Worker>(*this, number));
+    workers.push_back(std::make_unique<Worker>(*this, 0));
 }
 
 Launch::~Launch() = default;
@@ -122,6 +121,15 @@ void Launch::suspect(const char *reason, i32 line) {
 
 Status Launch::advance(double seconds) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    // A launch that is over so soon is no work for a second thread.
+    if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + ALONE)))) {
+        if (suspected)
+            undo.restore(*this);
+        return suspected ? SUSPECT : FINISHED;
+    }
+    const i64 most = about.ordered ? 1 : std::min<i64>(about.threads, about.order_count);
+    while (i64(workers.size()) < most)
+        workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
     std::atomic<bool> left{false};
     std::vector<std::thread> helpers;
     for (size_t number = 1; number < workers.size(); number++)

@@ -165,14 +165,18 @@ def main() -> int:
     lines = [[word for word in words if word != "--looks"]]
     if lines == [["--all"]]:
         from tests.frozen import corpus
+        from tests.frozen.shell import ROOT
 
         folder = Path(tempfile.mkdtemp())
+        for name, place in (("examples", ROOT / "examples"), ("corpus", corpus.CORPUS)):
+            (folder / name).symlink_to(place)
+        os.chdir(folder)
         lines = [words for name in corpus.OPERATIONS for words in corpus.ladder(name)]
         lines += [words for name in corpus.GROUPS for words in corpus.lines(name, folder).values()]
     bad = alike = 0
     left: Counter[str] = Counter()
     for words in lines:
-        found = run([*words])
+        found = run([str(word) for word in words])
         alike += found.alike
         left += found.left
         bad += bool(found.differences)
