@@ -27,8 +27,7 @@ inline void earlier(Moment &first, Moment now, bool alone) {
         return;
     }
     Moment found = __atomic_load_n(&first, __ATOMIC_RELAXED);
-    while (found < now &&
-           !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    while (found < now && !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
@@ -167,58 +166,78 @@ void Footprints::mark(const Request &request, bool written, i64 size) {
             earlier(of[sector], now, alone);
         return;
     }
-    i64 before = -1;
-    for (u32 rest = request.mask; rest; rest &= rest - 1) {
-        const i64 address = addresses[first_lane(rest)], sector = address >> SECTOR_SHIFT;
-        if (sector == before)
-            continue;
-        before = sector;
+    auto at = [&](i64 address) {
         if (address >> SLOT_BITS != slot) {
             slot = address >> SLOT_BITS;
             of = marks.sectors(slot, written);
         }
-        const i64 inside = sector - (slot << (SLOT_BITS - SECTOR_SHIFT));
-        earlier(of[inside], now, alone);
+        const i64 sector = (address - (slot << SLOT_BITS)) >> SECTOR_SHIFT;
+        earlier(of[sector], now, alone);
         if (size > SECTOR)
-            earlier(of[inside + 1], now, alone);
+            earlier(of[sector + 1], now, alone);
+    };
+    // Lanes that are not active stand where the first active one does. Often eight lanes are in one sector.
+    for (int first = 0; first < LANES; first += 8) {
+        i64 differ = 0;
+        for (int lane = first; lane < first + 8; lane++)
+            differ |= addresses[lane] ^ addresses[first];
+        at(addresses[first]);
+        for (int lane = first + 1; lane < first + 8 && differ >> SECTOR_SHIFT; lane++)
+            if ((addresses[lane] ^ addresses[lane - 1]) >> SECTOR_SHIFT)
+                at(addresses[lane]);
     }
 }
 
 // Count what a block does that is followed.
 void Footprints::follow(const Request &request, i64 size) {
-    i64 places[LANES];
-    int lanes = 0;
-    for (u32 rest = request.mask; rest; rest &= rest - 1)
-        places[lanes++] = request.addresses[first_lane(rest)];
-    if (!std::is_sorted(places, places + lanes))
-        std::sort(places, places + lanes);
-    lanes = int(std::unique(places, places + lanes) - places);
     const bool store = request.access.kind == STORE;
     Sums &sum = sums[size_t(request.access.number[GLOBAL] * launch.places + request.region)];
     const i64 wide = std::max<i64>(1, size / SECTOR);
-    i64 lines = 0, slot = -1;
+    i64 lines = 0, words = 0, line = -1, slot = -1;
     bool missing = false;
-    for (int from = 0, to = 0; from < lanes; from = to) {
-        const i64 sector = places[from] >> SECTOR_SHIFT;
-        while (to < lanes && places[to] >> SECTOR_SHIFT == sector)
-            to++;
-        lines += !from || places[from] >> LINE_SHIFT != places[from - 1] >> LINE_SHIFT;
+    // The next sector: an address in it, and of how many different ones it is.
+    auto take = [&](i64 place, i64 lanes) {
+        lines += place >> LINE_SHIFT != line;
+        line = place >> LINE_SHIFT;
         sum.sectors += wide;
-        sum.partial += store && (to - from) * size < SECTOR;
-        if (places[from] >> SLOT_BITS != slot) {
-            slot = places[from] >> SLOT_BITS;
+        sum.partial += store && lanes * size < SECTOR;
+        if (place >> SLOT_BITS != slot) {
+            slot = place >> SLOT_BITS;
             missing = false;
         }
-        const i64 inside = sector - (slot << (SLOT_BITS - SECTOR_SHIFT));
+        const i64 inside = (place - (slot << SLOT_BITS)) >> SECTOR_SHIFT;
         const bool fresh = set(bits(slot, store), inside);
         if (store)
             set(bits(slot, false), inside);
         sum.fresh += fresh * wide;
         sum.missing += fresh && !missing;
         missing |= fresh;
+    };
+    i64 places[LANES];
+    if (request.straight && request.stride == size && size <= SECTOR) { // neighbours
+        const i64 end = request.addresses[0] + LANES * size;
+        for (i64 place = request.addresses[0], next; place < end; place = next) {
+            const i64 room = SECTOR - (place & (SECTOR - 1));
+            next = std::min(end, place + (room + size - 1) / size * size);
+            take(place, (next - place) / size);
+        }
+        words = std::max<i64>(1, size / 4);
+    } else {
+        int lanes = 0;
+        for (u32 rest = request.straight && !request.stride ? 1 : request.mask; rest; rest &= rest - 1)
+            places[lanes++] = request.addresses[first_lane(rest)];
+        if (!std::is_sorted(places, places + lanes))
+            std::sort(places, places + lanes);
+        lanes = int(std::unique(places, places + lanes) - places);
+        for (int from = 0, to = 0; from < lanes; from = to) {
+            while (to < lanes && places[to] >> SECTOR_SHIFT == places[from] >> SECTOR_SHIFT)
+                to++;
+            take(places[from], to - from);
+        }
+        words = words_of_a_bank(places, lanes, size);
     }
     sum.requests++;
-    sum.quarter_turns += std::max(4 * words_of_a_bank(places, lanes, size), lines);
+    sum.quarter_turns += std::max(4 * words, lines);
 }
 
 // Of an array a bit for each sector that the block has touched, or written.

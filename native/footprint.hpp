@@ -29,7 +29,7 @@ class Marks {
     i64 count(i32 region, bool written) const;
     Moment moment(i64 chunk, i64 turn, i64 instruction) const;
 
-    std::vector<i32> order; // of memory instructions in the code, by their index
+    std::vector<i32> order;                  // of memory instructions in the code, by their index
     std::atomic<i64> last_logged{INT64_MAX}; // chunk of blocks whose constants are looked at
 
   private:

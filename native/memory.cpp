@@ -74,6 +74,10 @@ void count(const Asked &asked, const Request &request, bool counted) {
         if (!size || !block.launch.about.footprint)
             return;
         const i64 shift = asked.access.issued[request.space] > 0 ? asked.access.shift[request.space] : 0;
+        if (!shift) {
+            block.worker.footprints.note(block, request, size);
+            return;
+        }
         i64 moved[LANES];
         Request told{request.access, request.space, request.region, request.warp, request.mask, moved, request.straight,
                      request.stride};

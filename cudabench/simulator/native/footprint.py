@@ -38,11 +38,10 @@ def touched(
         }
         of["turns"] /= 4
     read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in sectors.T.tolist())
-    return Touched(
-        found, read, written, blocks, int(np.count_nonzero(followed)),
-        tuple(zip(np.diff(chunks, append=blocks).tolist(), np.add.reduceat(instructions, chunks).tolist(), strict=True)),
-        _fetched(log, requests.value, chunks, warps, blocks),
-    )  # fmt: skip
+    many, instructions = np.diff(chunks, append=blocks).tolist(), np.add.reduceat(instructions, chunks).tolist()
+    parts = tuple(zip(many, instructions, strict=True))
+    lines = _fetched(log, requests.value, chunks, warps, blocks)
+    return Touched(found, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
 
 
 def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) -> float:
