@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.ptx import BITS
 from cudabench.system import native
 from tests.engines import both, loaded
@@ -93,7 +94,9 @@ def kernel(name: str, text: str, results: list[str], types: list[str]) -> str:
     for guarded in (False, True):
         if guarded:
             for place, type_ in enumerate(results):
-                zero = {"pred": "setp.ne.u32 {0}, %n, %n;"}.get(type_, "cvt.u{1}.u32 {0}, %n;" if BITS[type_] != 32 else "mov.b32 {0}, %n;")
+                zero = {"pred": "setp.ne.u32 {0}, %n, %n;"}.get(
+                    type_, "cvt.u{1}.u32 {0}, %n;" if BITS[type_] != 32 else "mov.b32 {0}, %n;"
+                )
                 lines.append(zero.format(names[f"D{place}"], BITS[type_]))
         lines += [f"{'@%guard ' * guarded}{one.strip()};" for one in text.split(";")]
         for place, type_ in enumerate(results):
@@ -118,7 +121,11 @@ ret;
 
 def plain(opcode: str, result: str, *types: str) -> tuple[str, list[str], list[str]]:
     """Return a case of an instruction with one destination."""
-    return f"{opcode} <D0>, " + ", ".join(f"<{letter}>" for letter, _ in zip("ABCE", types, strict=False)), [result], [*types]
+    return (
+        f"{opcode} <D0>, " + ", ".join(f"<{letter}>" for letter, _ in zip("ABCE", types, strict=False)),
+        [result],
+        [*types],
+    )
 
 
 WIDTHS = (16, 32, 64)
@@ -228,7 +235,10 @@ def float_cases() -> dict[str, list[Any]]:
     for t in ("f32", "f64"):
         more = ("", ".ftz", ".sat", ".ftz.sat") if t == "f32" else ("",)
         found[f"arithmetic_{t}"] = [
-            plain(f"{op}.{mode}{words}.{t}", t, t, t) for op in ("add", "sub", "mul") for mode in ROUNDINGS for words in more
+            plain(f"{op}.{mode}{words}.{t}", t, t, t)
+            for op in ("add", "sub", "mul")
+            for mode in ROUNDINGS
+            for words in more
         ]
         found[f"fma_{t}"] = [plain(f"fma.{mode}{words}.{t}", t, t, t, t) for mode in ROUNDINGS for words in more]
         found[f"quotients_{t}"] = [
@@ -330,3 +340,98 @@ def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
     """Any bits, special and ordinary values, under full, ragged and guarded masks."""
     wrong = [same(*case, seed, block=(96, 48)[seed % 2]) for seed, case in enumerate(FAMILIES[family])]
     assert not (found := [one for one in wrong if one]), "\n".join(found)
+
+
+SINGLE = [case for family in FAMILIES.values() for case in family if len(case[1]) == 1 and ";" not in case[0]]
+POOL = {"b16": 3, "b32": 4, "b64": 3, "pred": 2}
+STEP = st.tuples(
+    st.sampled_from(SINGLE), st.lists(st.integers(0, 11), min_size=5, max_size=5), st.sampled_from((None, False, True))
+)  # fmt: skip
+
+
+def pooled(type_: str, number: int) -> str:
+    """Return one of the registers of a type that a random kernel has."""
+    pool = "pred" if type_ == "pred" else f"b{BITS[type_]}"
+    return f"%{register(pool)}{number % POOL[pool]}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=25), st.integers(0, 1 << 30))
+def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> None:
+    """Instructions in any order, each on what others left, under guards that they computed."""
+    lines = [
+        "ld.param.u64 %out, [out];", "ld.param.u64 %given, [given];", "mov.u32 %i, %tid.x;",
+        "mul.wide.u32 %at, %i, 8;", "add.s64 %given, %given, %at;", "add.s64 %out, %out, %at;",
+    ]  # fmt: skip
+    names = [(pool, f"%{register(pool)}{number}") for pool, count in POOL.items() for number in range(count)]
+    for place, (pool, name) in enumerate(names):
+        lines += [f"ld.global.u64 %word, [%given+{8 * THREADS * place}];", "cvt.u32.u64 %t, %word;"]
+        lines.append(f"setp.lt.s32 {name}, %t, 0;" if pool == "pred" else f"cvt.u{pool[1:]}.u64 {name}, %word;")
+    for (text, results, types), numbers, guard in steps:
+        if any(BITS[type_] == 8 for type_ in (*results, *types)):
+            continue
+        for letter, type_, number in zip(("D0", *"ABCE"), (*results, *types), numbers, strict=False):
+            text = text.replace(f"<{letter}>", pooled(type_, number))
+        lines.append(f"{'' if guard is None else '@!%p0 ' if guard else '@%p0 '}{text};")
+    for place, (pool, name) in enumerate(names):
+        lines.append(f"selp.u64 %word, 1, 0, {name};" if pool == "pred" else f"cvt.u64.u{pool[1:]} %word, {name};")
+        lines.append(f"st.global.u64 [%out+{8 * THREADS * place}], %word;")
+    registers = " ".join(f".reg .{pool} %{register(pool)}<{count}>;" for pool, count in POOL.items())
+    body = "\n".join(lines)
+    text = f"""{HEAD}.visible .entry k(.param .u64 out, .param .u64 given)
+{{
+{registers} .reg .b32 %i, %t; .reg .b64 %at, %word, %out, %given;
+{body}
+ret;
+}}
+"""
+    draw = np.random.default_rng(seed)
+    types = {"b16": "f16", "b32": "f32", "b64": "f64", "pred": "b64"}
+    given_ = np.concatenate([values(types[pool], draw) for pool, _ in names])
+    found = both(loaded(text), "k", 1, THREADS, [np.zeros(THREADS * len(names), np.uint64), given_])
+    assert not isinstance(found.ran, str), f"{found.ran}\n{text}"
+    assert found.same(), text
+    assert found.ran.instructions == found.report.instructions
+
+
+@pytest.mark.parametrize(
+    "opcode", ["div.rn.f32", "div.rn.f64", "rcp.rn.f32", "rcp.rn.f64", "sqrt.rn.f32", "sqrt.rn.f64", "rsqrt.approx.f64"]
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_divisions_that_call_a_subroutine_are_counted_alike(
+    opcode: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes, warps and zeros by line, for one and for two threads of the machine."""
+    machines: list[Machine] = []
+    run = Machine.run
+    monkeypatch.setattr(Machine, "run", lambda self: machines.append(self) or run(self))
+    type_ = opcode[-3:]
+    text, results, types = plain(opcode, type_, *[type_] * (2 if opcode.startswith("div") else 1))
+    draw = np.random.default_rng(3)
+    given_ = np.concatenate([*(values(each, draw) for each in types), draw.integers(0, 1 << 32, THREADS, np.uint64)])
+    program = loaded(HEAD + kernel("k", text, results, types))
+    found = both(program, "k", 6, 48, [np.zeros(2 * THREADS, np.uint64), given_], threads=threads)
+    assert not isinstance(found.ran, str), found.ran
+    assert len(found.ran.detours) == 2
+    assert found.ran.detours == machines[0].detours
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_a_register_that_nothing_has_written_is_suspected(bits: int, written: bool) -> None:
+    """It is where any active lane reads it; not where another path wrote it in all lanes."""
+    text = f"""{HEAD}.visible .entry k(.param .u64 out)
+{{
+.reg .pred %p; .reg .b{bits} %x; .reg .b32 %i; .reg .b64 %at, %word;
+ld.param.u64 %at, [out]; mov.u32 %i, %tid.x; mul.wide.u32 %word, %i, 8; add.s64 %at, %at, %word;
+setp.lt.u32 %p, %i, {32 if written else 31};
+@%p mov.b{bits} %x, 1;
+add.u{bits} %x, %x, 1;
+{"mov.b64" if bits == 64 else f"cvt.u64.u{bits}"} %word, %x;
+st.global.u64 [%at], %word;
+ret;
+}}
+"""
+    found = both(loaded(text), "k", 1, 32, [np.zeros(32, np.uint64)])
+    assert written != isinstance(found.ran, str)
+    assert isinstance(found.ran, str) is ("nothing has written" in str(found.ran))

@@ -13,10 +13,12 @@ import numpy as np
 
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.native import layout
+from cudabench.simulator.native.floats import read_detours
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.report import Executed
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
@@ -31,6 +33,7 @@ class Ran(NamedTuple):
     executed: Array
     shares: Array | None
     counts: Array
+    detours: dict[int, Executed]  # by line of the PTX, as `Machine.detours`
 
 
 @lru_cache(1)
@@ -118,7 +121,7 @@ def attempt(
         )
         counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
         library.cudabench_counts(handle, _pointer(counts))
-        return Ran(instructions, executed, by_block, counts)
+        return Ran(instructions, executed, by_block, counts, read_detours(library, handle))
     finally:
         library.cudabench_end(handle)
 
