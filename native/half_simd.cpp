@@ -130,9 +130,13 @@ template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, i
         }
 }
 
+// clang-format off
 #define HALF(NAME, TYPE, K, PAIR, COUNT, E) \
     {NAME TYPE, [](Block &b, const Op &o) { \
-        halves<K, PAIR>(b, o, COUNT, [](f64 x, f64 y, f64 z, i32 flags) { (void)x, (void)y, (void)z, (void)flags; return E; }); }},
+        halves<K, PAIR>(b, o, COUNT, [](f64 x, f64 y, f64 z, i32 flags) { \
+            (void)x, (void)y, (void)z, (void)flags; \
+            return E; \
+        }); }},
 #define EACH_TYPE(NAME, COUNT, E) \
     HALF(NAME, ".f16", Float16, false, COUNT, E) HALF(NAME, ".bf16", Brain16, false, COUNT, E) \
     HALF(NAME, ".f16x2", Float16, true, COUNT, E) HALF(NAME, ".bf16x2", Brain16, true, COUNT, E)
@@ -142,12 +146,14 @@ const Operation ALL_OF_THEM[] = {
     EACH_TYPE("fma", 3, sum_to_odd(x * y, z)) EACH_TYPE("abs", 1, absolute(x)) EACH_TYPE("neg", 1, negative(x))
     EACH_TYPE("min", 2, (extreme<f64, true>(x, y, flags))) EACH_TYPE("max", 2, (extreme<f64, false>(x, y, flags)))
     EACH_TYPE("ex2", 1, std::exp2(x)) EACH_TYPE("tanh", 1, std::tanh(x))
-    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x)) ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
+    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x))
+    ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
     ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, true>(x, o.flags)))
     ONE("cvt.f16.f64", u16, f64, (converted<Float16, f64, true>(x, o.flags)))
     ONE("cvt.bf16.f32", u16, f32, (converted<Brain16, f32, false>(x, o.flags)))
     ONE("cvt.bf16.f64", u16, f64, (converted<Brain16, f64, false>(x, o.flags)))
 };
+// clang-format on
 
 } // namespace
 

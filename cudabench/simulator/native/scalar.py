@@ -131,14 +131,13 @@ def _setp(emit: Emit, ins: Instruction) -> None:
         return
     found, results = emit.scratch(1), []
     _compared(emit, ins, found)
-    for inverted in (False, True)[: 1 if second is None else 2]:
+    for inverted in (False,) if second is None else (False, True):
         if third is None:
             results.append(emit.then("mov.1", 1, found, flags=int(inverted)))
         else:
             name, other, flip = third
             results.append(emit.then(f"{name}.1", 1, found, other, flags=INVERTED[inverted, flip]))
-    for result, each in zip(results, (first, second), strict=False):
-        assert each is not None
+    for result, each in zip(results, (first,) if second is None else (first, second), strict=True):
         emit.op("mov.1", (emit.target(each, 1),), (result,))
 
 
