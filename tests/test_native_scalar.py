@@ -303,7 +303,9 @@ def conversion_cases() -> dict[str, list[Any]]:
         + [plain(f"cvt{words}.f32.f32", "f32", "f32") for words in (".ftz", ".sat", ".ftz.sat", ".rni.ftz", ".rzi.sat")]
         + [plain(f"cvt.{mode}.tf32.f32", "b32", "f32") for mode in ("rna", "rn")],
         "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2") for words in ("", ".relu")]
-        + [plain("cvt.rz.bf16x2.f32", "b32", "f32", "f32")],
+        + [plain("cvt.rz.bf16x2.f32", "b32", "f32", "f32")]
+        + [plain(f"cvt.pack.sat.{to}.s32.b32", "b32", "s32", "s32", "b32") for to in ("u8", "s8")]
+        + [plain(f"cvt.pack.sat.{to}.s32", "b32", "s32", "s32") for to in ("u16", "s16")],
     }  # fmt: skip
     return found
 
@@ -376,6 +378,12 @@ def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> N
     for place, (pool, name) in enumerate(names):
         lines.append(f"selp.u64 %word, 1, 0, {name};" if pool == "pred" else f"cvt.u64.u{pool[1:]} %word, {name};")
         lines.append(f"st.global.u64 [%out+{8 * THREADS * place}], %word;")
+    lines.append("@%p0 setp.lt.s32 %p0|%p1, %r0, %r1;")  # changes its guard
+    for number in range(2):
+        lines += [
+            f"selp.u64 %word, 1, 0, %p{number};",
+            f"st.global.u64 [%out+{8 * THREADS * (len(names) + number)}], %word;",
+        ]
     registers = " ".join(f".reg .{pool} %{register(pool)}<{count}>;" for pool, count in POOL.items())
     body = "\n".join(lines)
     text = f"""{HEAD}.visible .entry k(.param .u64 out, .param .u64 given)
@@ -388,7 +396,7 @@ ret;
     draw = np.random.default_rng(seed)
     types = {"b16": "f16", "b32": "f32", "b64": "f64", "pred": "b64"}
     given_ = np.concatenate([values(types[pool], draw) for pool, _ in names])
-    found = both(loaded(text), "k", 1, THREADS, [np.zeros(THREADS * len(names), np.uint64), given_])
+    found = both(loaded(text), "k", 1, THREADS, [np.zeros(THREADS * (len(names) + 2), np.uint64), given_])
     assert not isinstance(found.ran, str), f"{found.ran}\n{text}"
     assert found.same(), text
     assert found.ran.instructions == found.report.instructions

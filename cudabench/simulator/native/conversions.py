@@ -20,7 +20,8 @@ def _cvt(emit: Emit, ins: Instruction) -> None:
     words = ins.modifiers
     result, type_ = words[-2:]
     if words[0] == "pack":
-        raise NotEncoded(ins.text)
+        _pack(emit, ins)
+        return
     if result in ("f16x2", "bf16x2") and type_ == "f32":
         _pair(emit, ins, result)
         return
@@ -128,3 +129,19 @@ def _pair(emit: Emit, ins: Instruction, result: str) -> None:
         for operand in ins.operands[1:]
     )  # fmt: skip
     emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), (low, high))
+
+
+def _pack(emit: Emit, ins: Instruction) -> None:
+    """Emit cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
+    result, type_ = ins.modifiers[2:4]
+    bits, constant = BITS[result], emit.builder.constant
+    parts = []
+    for operand in ins.operands[1:3]:
+        wide = emit.then(f"resize.{sign(type_)}32.u64", 64, emit.source(operand, type_))
+        wide = emit.then("clamp.s64", 64, wide, flags=bits | SIGNED * (result[0] == "s"))
+        parts.append(emit.then("and.64", 64, wide, constant((1 << bits) - 1, 64)))
+    found = emit.then("or.64", 64, emit.then("shl.64", 64, parts[0], constant(bits, 32)), parts[1])
+    if len(ins.operands) > 3 and bits < 16:
+        above = emit.then("resize.u32.u64", 64, emit.source(ins.operands[3], "b32"))
+        found = emit.then("or.64", 64, found, emit.then("shl.64", 64, above, constant(2 * bits, 32)))
+    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (found,))
