@@ -20,12 +20,12 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the nati
 THREADS = 288
 HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 SPECIAL = {
-    "f16": [0, 0x8000, 1, 0x83FF, 0x3FF, 0x400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3800],
+    "f16": [0, 0x8000, 1, 0x83FF, 0x3FF, 0x400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01],
     "bf16": [0, 0x8000, 1, 0x80, 0x7F, 0x3F80, 0xBF80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0xFFC1, 0x3F00],
     "f32": [
-        0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x80800001, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
-        0xFF800000, 0x7FC00000, 0xFFC12345, 0x3F000000, 0x4F000000, 0xCF000000, 0x5F000000, 0x477FF000, 0x33000001,
-        0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000, 0xC0200000, 0x42FE0000,
+        0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x80800001, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF,
+        0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x3F000000, 0x4F000000, 0xCF000000, 0x5F000000, 0x477FF000,
+        0x33000001, 0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000, 0xC0200000, 0x42FE0000,
     ],
     "f64": [
         0, 1 << 63, 1, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x3FF0000000000000, 0xBFF0000000000000,
@@ -165,7 +165,8 @@ def integer_cases() -> dict[str, list[Any]]:
            for t in ("u32", "s32", "u64", "s64")],
         "logic": [plain(f"{op}.b{n}", f"b{n}", f"b{n}", f"b{n}") for op in ("and", "or", "xor") for n in WIDTHS]
         + [plain(f"{op}.b{n}", f"b{n}", f"b{n}") for op in ("not", "cnot") for n in WIDTHS]
-        + [(f"lop3.b32 <D0>, <A>, <B>, <C>, {table}", ["b32"], ["b32"] * 3) for table in (0, 0x96, 0xE8, 0xCA, 0x7F, 1)],
+        + [(f"lop3.b32 <D0>, <A>, <B>, <C>, {table}", ["b32"], ["b32"] * 3)
+           for table in (0, 0x96, 0xE8, 0xCA, 0x7F, 1)],
         "shifts": [plain(f"shl.b{n}", f"b{n}", f"b{n}", "u32") for n in WIDTHS]
         + [plain(f"shr.{t}", t, t, "u32") for t in INTEGERS]
         + [plain(f"shf.{way}.{mode}.b32", "b32", "b32", "b32", "u32") for way in "lr" for mode in ("clamp", "wrap")],
@@ -210,20 +211,23 @@ def move_cases() -> dict[str, list[Any]]:
         + [plain(f"setp.{name}.ftz.f32", "pred", "f32", "f32") for name in COMPARE + UNORDERED],
         "setp_combined": [
             (f"setp.{name}.{how}.{t} <D0>|<D1>, <A>, <B>, {flip}<C>", ["pred"] * 2, [t, t, "pred"])
-            for name in ("lt", "ne") for how in ("and", "or", "xor") for t in ("s32", "u64", "f32") for flip in ("", "!")
+            for name in ("lt", "ne") for how in ("and", "or", "xor") for t in ("s32", "u64", "f32")
+               for flip in ("", "!")
         ]
         + [(f"setp.{name}.f32 <D0>|<D1>, <A>, <B>", ["pred"] * 2, ["f32"] * 2) for name in ("lt", "geu")]
-        + [(f"setp.lt.and.s32 <D0>, <A>, <B>, <C>", ["pred"], ["s32", "s32", "pred"])]
+        + [("setp.lt.and.s32 <D0>, <A>, <B>, <C>", ["pred"], ["s32", "s32", "pred"])]
         + [plain(f"setp.{name}.{t}", "pred", t, t) for t in ("f16", "bf16") for name in names[t]]
         + [(f"setp.{name}.{t} <D0>|<D1>, <A>, <B>", ["pred"] * 2, [t] * 2)
            for name in ("lt", "neu") for t in ("f16x2", "bf16x2")],
         "set": [plain(f"set.{name}.{result}.{t}", result, t, t)
-                for name in ("lt", "ge") for result in ("u32", "s32", "f32") for t in ("u32", "s32", "f32", "u64", "f64")]
+                for name in ("lt", "ge") for result in ("u32", "s32", "f32")
+                   for t in ("u32", "s32", "f32", "u64", "f64")]
         + [("set.gt.and.u32.s32 <D0>, <A>, <B>, <C>", ["u32"], ["s32", "s32", "pred"])]
         + [plain(f"set.gt.{t}.{t}", t, t, t) for t in HALVES],
         "selections": [plain(f"selp.{t}", t, t, t, "pred") for t in ("b16", "b32", "b64", "f32", "f64")]
         + [("selp.b32 <D0>, 7, <A>, <B>", ["b32"], ["b32", "pred"])]
-        + [plain(f"slct.{t}.{by}", t, t, t, by) for t in ("u32", "s64", "f32", "f64", "b16") for by in ("s32", "f32")],
+        + [plain(f"slct.{t}.{by}", t, t, t, by) for t in ("u32", "s64", "f32", "f64", "b16")
+           for by in ("s32", "f32")],
         "predicates": [plain(f"{op}.pred", "pred", "pred", "pred") for op in ("and", "or", "xor")]
         + [plain("not.pred", "pred", "pred"), ("and.pred <D0>, <A>, !<B>", ["pred"], ["pred"] * 2)],
     }  # fmt: skip
@@ -246,9 +250,11 @@ def float_cases() -> dict[str, list[Any]]:
             for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1)) for mode in ROUNDINGS for words in more[:2]
         ]  # fmt: skip
         found[f"signs_{t}"] = [
-            *(plain(f"{op}{words}.{t}", t, t) for op in ("abs", "neg") for words in more[:2]), plain(f"copysign.{t}", t, t, t),
+            *(plain(f"{op}{words}.{t}", t, t) for op in ("abs", "neg") for words in more[:2]),
+            plain(f"copysign.{t}", t, t, t),
             *(plain(f"{op}{words}.{t}", t, t, t) for op in ("min", "max")
-              for words in (more[:1] if t == "f64" else ("", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs"))),
+              for words in (more[:1] if t == "f64" else
+                            ("", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs"))),
             *(plain(f"testp.{name}.{t}", "pred", t)
               for name in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")),
         ]  # fmt: skip
@@ -256,7 +262,8 @@ def float_cases() -> dict[str, list[Any]]:
                            for op in ("min", "max") for words in ("", ".NaN", ".NaN.abs")]  # fmt: skip
     found["approximate"] = [
         *(plain(f"{op}.approx{words}.f32", "f32", *["f32"] * count) for words in ("", ".ftz")
-          for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1), ("rsqrt", 1), ("sin", 1), ("cos", 1), ("ex2", 1), ("lg2", 1))),
+          for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1), ("rsqrt", 1), ("sin", 1), ("cos", 1),
+                            ("ex2", 1), ("lg2", 1))),
         plain("tanh.approx.f32", "f32", "f32"), plain("div.full.f32", "f32", "f32", "f32"),
         plain("rsqrt.approx.f64", "f64", "f64"), plain("rcp.approx.ftz.f64", "f64", "f64"),
         plain("rsqrt.approx.ftz.f64", "f64", "f64"),
@@ -267,7 +274,8 @@ def float_cases() -> dict[str, list[Any]]:
         plain(f"{op}{words}.{t}", t, *[t] * count) for t in HALVES
         for op, count, words in (
             ("add.rn", 2, ""), ("sub.rn", 2, ""), ("mul.rn", 2, ""), ("fma.rn", 3, ""), ("fma.rn", 3, ".relu"),
-            ("abs", 1, ""), ("neg", 1, ""), ("min", 2, ""), ("max", 2, ""), ("min.NaN", 2, ""), ("max", 2, ".NaN.xorsign.abs"),
+            ("abs", 1, ""), ("neg", 1, ""), ("min", 2, ""), ("max", 2, ""), ("min.NaN", 2, ""),
+            ("max", 2, ".NaN.xorsign.abs"),
             ("tanh.approx", 1, ""), ("max", 3, ""),
             *((("add", 2, ".ftz.sat"), ("mul", 2, ".sat"), ("fma.rn", 3, ".ftz.sat"), ("ex2.approx", 1, ""))
               if t.startswith("f16") else (("ex2.approx", 1, ".ftz"),)),
@@ -281,7 +289,7 @@ def conversion_cases() -> dict[str, list[Any]]:
     whole = ["u8", "s8", *INTEGERS]
     found: dict[str, list[Any]] = {
         "integers": [plain(f"cvt{sat}.{to}.{t}", to, t) for sat in ("", ".sat") for to, t in product(whole, whole)]
-        + [(f"cvt.{to}.{t} <D0>, <A>", ["b64" if to[1:] != "64" else "b64"], [t]) for to in whole for t in ("s32", "u16")]
+        + [(f"cvt.{to}.{t} <D0>, <A>", ["b64"], [t]) for to in whole for t in ("s32", "u16")]
         + [(f"cvt.{to}.{t} <D0>, <A>", [to], ["b64"]) for to in ("s32", "u64") for t in ("s8", "u8", "s16", "u32")],
         "to_integers": [
             plain(f"cvt.{mode}{words}.{to}.{t}", to, t)
@@ -293,16 +301,22 @@ def conversion_cases() -> dict[str, list[Any]]:
             for mode in ROUNDINGS for to in ("f32", "f64", "f16", "bf16") for t in whole for words in ("", ".sat")
             if not (to == "f16" and mode != "rn") and not (to == "bf16" and t[1:] == "64")
         ],
-        "floats": [plain(f"cvt.{mode}{words}.f32.f64", "f32", "f64") for mode in ROUNDINGS for words in ("", ".ftz", ".sat")]
+        "floats": [plain(f"cvt.{mode}{words}.f32.f64", "f32", "f64") for mode in ROUNDINGS
+           for words in ("", ".ftz", ".sat")]
         + [plain(f"cvt{words}.f64.f32", "f64", "f32") for words in ("", ".ftz", ".sat")]
-        + [plain(f"cvt{words}.{to}.{t}", to, t) for to in ("f32", "f64") for t in ("f16", "bf16") for words in ("", ".sat")]
-        + [plain(f"cvt.rn{words}.f16.{t}", "f16", t) for t in ("f32", "f64", "bf16") for words in ("", ".sat", ".relu")]
+        + [plain(f"cvt{words}.{to}.{t}", to, t) for to in ("f32", "f64") for t in ("f16", "bf16")
+           for words in ("", ".sat")]
+        + [plain(f"cvt.rn{words}.f16.{t}", "f16", t) for t in ("f32", "f64", "bf16")
+           for words in ("", ".sat", ".relu")]
         + [plain(f"cvt.{mode}{words}.bf16.{t}", "bf16", t) for mode in ROUNDINGS for t in ("f32", "f64", "f16")
            for words in ("", ".relu")]
-        + [plain(f"cvt.{mode}.{t}.{t}", t, t) for mode in ("rni", "rzi", "rmi", "rpi") for t in ("f16", "bf16", "f32", "f64")]
-        + [plain(f"cvt{words}.f32.f32", "f32", "f32") for words in (".ftz", ".sat", ".ftz.sat", ".rni.ftz", ".rzi.sat")]
+        + [plain(f"cvt.{mode}.{t}.{t}", t, t) for mode in ("rni", "rzi", "rmi", "rpi")
+           for t in ("f16", "bf16", "f32", "f64")]
+        + [plain(f"cvt{words}.f32.f32", "f32", "f32") for words in
+           (".ftz", ".sat", ".ftz.sat", ".rni.ftz", ".rzi.sat")]
         + [plain(f"cvt.{mode}.tf32.f32", "b32", "f32") for mode in ("rna", "rn")],
-        "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2") for words in ("", ".relu")]
+        "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2")
+           for words in ("", ".relu")]
         + [plain("cvt.rz.bf16x2.f32", "b32", "f32", "f32")]
         + [plain(f"cvt.pack.sat.{to}.s32.b32", "b32", "s32", "s32", "b32") for to in ("u8", "s8")]
         + [plain(f"cvt.pack.sat.{to}.s32", "b32", "s32", "s32") for to in ("u16", "s16")],
@@ -347,7 +361,8 @@ def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
 SINGLE = [case for family in FAMILIES.values() for case in family if len(case[1]) == 1 and ";" not in case[0]]
 POOL = {"b16": 3, "b32": 4, "b64": 3, "pred": 2}
 STEP = st.tuples(
-    st.sampled_from(SINGLE), st.lists(st.integers(0, 11), min_size=5, max_size=5), st.sampled_from((None, False, True))
+    st.sampled_from(SINGLE), st.lists(st.integers(0, 11), min_size=5, max_size=5),
+    st.sampled_from((None, False, True)),
 )  # fmt: skip
 
 
