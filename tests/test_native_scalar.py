@@ -25,7 +25,8 @@ SPECIAL = {
     "f32": [
         0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x80800001, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF,
         0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x3F000000, 0x4F000000, 0xCF000000, 0x5F000000, 0x477FF000,
-        0x33000001, 0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000, 0xC0200000, 0x42FE0000,
+        0x33000001, 0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000,
+        0xC0200000, 0x42FE0000,
     ],
     "f64": [
         0, 1 << 63, 1, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x3FF0000000000000, 0xBFF0000000000000,
@@ -458,3 +459,36 @@ ret;
     found = both(loaded(text), "k", 1, 32, [np.zeros(32, np.uint64)])
     assert written != isinstance(found.ran, str)
     assert isinstance(found.ran, str) is ("nothing has written" in str(found.ran))
+
+
+ORDINARY = """
+#include <cuda_fp16.h>
+extern "C" __global__ void ordinary(const float *a, const int *b, const double *c, float *f, int *i, double *d, int n)
+{
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= n) return;
+    float x = a[at], y = x / (b[at] & 7);
+    int k = b[at], m = (at % 7) - 3;
+    f[at] = expf(x) + logf(fabsf(x)) * powf(fabsf(y), 0.3f) + tanhf(x) - __sinf(y) + rsqrtf(fmaxf(x, 0.5f));
+    half2 h = __floats2half2_rn(x, y);
+    h = __hfma2(h, h, __float2half2_rn(1.5f));
+    f[at] += __low2float(h) * __high2float(h) + erff(y) + fmodf(x, 3.0f) + rintf(x) + (x < y ? 1.0f : 2.0f);
+    i[at] = k / (m ? m : 5) + k % 13 + __popc(k) + __clz(k) + (int)x + max(k, m) + __brev(k) + __byte_perm(k, m, 0x5410)
+        + (int)(((long long)k * k) >> 9) + (k << (at & 31)) + __dp4a(k, m, at);
+    double z = c[at];
+    d[at] = sqrt(fabs(z)) + z / (k | 1) + exp(z * 0.01) + floor(z) + (long long)z + fma(z, z, 1.0)
+        + __double2float_rz(z);
+}
+"""
+
+
+def test_an_ordinary_kernel_has_the_same_bits() -> None:
+    """What a compiler makes of functions of floats, halves and integers."""
+    draw = np.random.default_rng(7)
+    n = 1000
+    arrays = [draw.normal(0, 20, n).astype(np.float32), draw.integers(-(1 << 31), 1 << 31, n).astype(np.int32),
+              draw.normal(0, 1e3, n), np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n)]  # fmt: skip
+    found = both(loaded(ORDINARY), "ordinary", 8, 128, [*arrays, n])
+    assert not isinstance(found.ran, str), found.ran
+    assert found.same()
+    assert found.ran.instructions == found.report.instructions
