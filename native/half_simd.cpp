@@ -42,6 +42,26 @@ struct Float16 {
     }
 };
 
+// Cut off, and raised where the mode leads away from zero.
+struct DirectedFloat16 : Float16 {
+    static u32 rounded(f32 x, i32 mode) {
+        const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+        const u32 away = mode != ZERO && (sign != 0) == (mode == DOWN);
+        const f32 tiny = as_bits<f32>(size) * 0x1p24f;
+        u32 found = ((size - 0x38000000) >> 13) + ((size & 0x1FFF) != 0 ? away : 0);
+        if (size < 0x38800000)
+            found = u32(i32(tiny)) + (f32(i32(tiny)) != tiny ? away : 0);
+        else if (size >= 0x47800000)
+            found = size == 0x7F800000 || away ? 0x7C00 : 0x7BFF;
+        return sign | found;
+    }
+};
+
+// What is beyond float16 as a number that float32 has.
+inline f64 in_reach(f64 x) {
+    return absolute(x) > 0x1p17 && size_of(x) < INFINITE<f64> ? with_sign(sign_of(x), 0x1p17) : x;
+}
+
 struct Brain16 {
     // Below the normal numbers it is rounded here, to multiples of the least number of the type.
     static f32 near(f64 x) {
@@ -150,6 +170,8 @@ const Operation ALL_OF_THEM[] = {
     ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
     ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, true>(x, o.flags)))
     ONE("cvt.f16.f64", u16, f64, (converted<Float16, f64, true>(x, o.flags)))
+    ONE("directed.f16.f32", u16, f32, (converted<DirectedFloat16, f32, true>(x, o.flags)))
+    ONE("directed.f16.f64", u16, f64, (converted<DirectedFloat16, f64, true>(in_reach(x), o.flags)))
     ONE("cvt.bf16.f32", u16, f32, (converted<Brain16, f32, false>(x, o.flags)))
     ONE("cvt.bf16.f64", u16, f64, (converted<Brain16, f64, false>(x, o.flags)))
 };

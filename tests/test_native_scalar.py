@@ -300,14 +300,14 @@ def conversion_cases() -> dict[str, list[Any]]:
         "from_integers": [
             plain(f"cvt.{mode}{words}.{to}.{t}", to, t)
             for mode in ROUNDINGS for to in ("f32", "f64", "f16", "bf16") for t in whole for words in ("", ".sat")
-            if not (to == "f16" and mode != "rn") and not (to == "bf16" and t[1:] == "64")
+            if not (t[1:] == "64" and (to == "bf16" or (to == "f16" and mode != "rn")))
         ],
         "floats": [plain(f"cvt.{mode}{words}.f32.f64", "f32", "f64") for mode in ROUNDINGS
            for words in ("", ".ftz", ".sat")]
         + [plain(f"cvt{words}.f64.f32", "f64", "f32") for words in ("", ".ftz", ".sat")]
         + [plain(f"cvt{words}.{to}.{t}", to, t) for to in ("f32", "f64") for t in ("f16", "bf16")
            for words in ("", ".sat")]
-        + [plain(f"cvt.rn{words}.f16.{t}", "f16", t) for t in ("f32", "f64", "bf16")
+        + [plain(f"cvt.{mode}{words}.f16.{t}", "f16", t) for mode in ROUNDINGS for t in ("f32", "f64", "bf16")
            for words in ("", ".sat", ".relu")]
         + [plain(f"cvt.{mode}{words}.bf16.{t}", "bf16", t) for mode in ROUNDINGS for t in ("f32", "f64", "f16")
            for words in ("", ".relu")]
@@ -318,7 +318,7 @@ def conversion_cases() -> dict[str, list[Any]]:
         + [plain(f"cvt.{mode}.tf32.f32", "b32", "f32") for mode in ("rna", "rn")],
         "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2")
            for words in ("", ".relu")]
-        + [plain("cvt.rz.bf16x2.f32", "b32", "f32", "f32")]
+        + [plain(f"cvt.rz.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2")]
         + [plain(f"cvt.pack.sat.{to}.s32.b32", "b32", "s32", "s32", "b32") for to in ("u8", "s8")]
         + [plain(f"cvt.pack.sat.{to}.s32", "b32", "s32", "s32") for to in ("u16", "s16")],
     }  # fmt: skip

@@ -82,11 +82,16 @@ def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None
         value = emit.then(f"resize.{sign(type_)}{bits}.u32", 32, value)
     kind = f"{sign(type_)}{max(bits, 32)}"
     if result in _HALVES:
-        if (bits == 64 and result == "bf16") or (flags & 3 and result == "f16") or flags & FLUSH:
+        if (bits == 64 and (result == "bf16" or flags & 3)) or flags & FLUSH:
             raise NotEncoded(ins.text)
         value = emit.then(f"cvt.f64.{kind}", 64, value)
         kind, flags = "f64", flags & ~SATURATE if result == "bf16" else flags
-    emit.op(f"cvt.{result}.{kind}", (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+    emit.op(_name(result, kind, flags), (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+
+
+def _name(result: str, type_: str, flags: int) -> str:
+    """Return the operation that makes a float of another number."""
+    return f"directed.f16.{type_}" if result == "f16" and flags & 3 else f"cvt.{result}.{type_}"
 
 
 def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
@@ -108,24 +113,20 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
             raise NotEncoded(ins.text)
         emit.op("tf32", into, (value,), flags=int(rounding_mode(ins) == "rn"))
         return
-    if result == "f16" and flags & 3 and type_ != "f16":
-        raise NotEncoded(ins.text)
     if result == "bf16":
         flags &= ~SATURATE
-    if BITS[result] >= BITS[type_] and result != "bf16":
+    if result != "bf16" and BITS[result] >= (16 if type_ == "f16" else BITS[kind]):
         flags &= ~3
     if result == kind:  # float32 and float64 as they are
         emit.op(f"finish.{kind}", into, (value,), flags=flags)
     else:
-        emit.op(f"cvt.{result}.{kind}", into, (value,), flags=flags)
+        emit.op(_name(result, kind, flags), into, (value,), flags=flags)
 
 
 def _pair(emit: Emit, ins: Instruction, result: str) -> None:
     flags = _flags(ins) & ~(SATURATE | FLUSH)
-    if flags & 3 and result == "f16x2":
-        raise NotEncoded(ins.text)
     high, low = (
-        emit.then(f"cvt.{result[:-2]}.f32", 16, emit.source(operand, "f32"), flags=flags)
+        emit.then(_name(result[:-2], "f32", flags), 16, emit.source(operand, "f32"), flags=flags)
         for operand in ins.operands[1:]
     )  # fmt: skip
     emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), (low, high))
