@@ -63,6 +63,7 @@ template <class T> inline T extended(T x, u32 length) {
     return T(u32(negative ? kept - (u64(1) << count) : kept));
 }
 
+// clang-format off
 #define FROM_WHOLE(N, A) R1("cvt.f32." #N, f32, A, x) R1("cvt.f64." #N, f64, A, x)
 #define TO_WHOLE(N, D) R1("cvt." #N ".f32", D, f32, (whole<D>(x))) R1("cvt." #N ".f64", D, f64, (whole<D>(x)))
 
@@ -84,6 +85,7 @@ const Operation ALL_OF_THEM[] = {
     ONE("tf32", u32, u32, to_tf32(x, o.flags))
     TWO("szext.u", u32, u32, u32, extended(x, y)) TWO("szext.s", u32, i32, u32, extended(x, y))
 };
+// clang-format on
 
 } // namespace
 

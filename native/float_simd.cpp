@@ -68,20 +68,24 @@ template <class T, class F> void detour(Block &block, const Op &op, F apart) {
             const T *a = x + warp * LANES, *b = y + warp * LANES;
             const u32 called = lanes_where<T>([=](int lane) { return apart(a[lane], b[lane]); });
             if (called & mask)
-                note_detour(block, op, called & mask, ~called & mask, lanes_where<T>([=](int lane) { return a[lane] == 0; }));
+                note_detour(block, op, called & mask, ~called & mask,
+                            lanes_where<T>([=](int lane) { return a[lane] == 0; }));
         }
 }
 
+// clang-format off
 #define COMPARED(NAME, T, E) {NAME, [](Block &b, const Op &o) { compared<T>(b, o, [](T x, T y) { return E; }); }},
 #define DETOUR(NAME, T, E) {NAME, [](Block &b, const Op &o) { detour<T>(b, o, [](T x, T y) { (void)y; return E; }); }},
 
 // Of two NaNs the result is the first, though compilers exchange the operands of sums and products.
 #define FLOATS(T, N) \
-    R2("add." #N, T, x != x ? quiet(x) : x + y) R2("sub." #N, T, x - y) R2("mul." #N, T, x != x ? quiet(x) : x * y) R2("div." #N, T, x / y) \
+    R2("add." #N, T, x != x ? quiet(x) : x + y) R2("sub." #N, T, x - y) \
+    R2("mul." #N, T, x != x ? quiet(x) : x * y) R2("div." #N, T, x / y) \
     R1("sqrt." #N, T, T, root(x)) R1("rcp." #N, T, T, 1 / x) R1("rsqrt." #N, T, T, 1 / root(f64(x))) \
     ONE("abs." #N, T, T, absolute(x)) ONE("neg." #N, T, T, negative(x)) \
     TWO("copysign." #N, T, T, T, with_sign(sign_of(x), y)) \
-    TWO("min." #N, T, T, T, (extreme<T, true>(x, y, o.flags))) TWO("max." #N, T, T, T, (extreme<T, false>(x, y, o.flags))) \
+    TWO("min." #N, T, T, T, (extreme<T, true>(x, y, o.flags))) \
+    TWO("max." #N, T, T, T, (extreme<T, false>(x, y, o.flags))) \
     {"fma." #N, [](Block &b, const Op &o) { \
         Mode mode(o.flags); \
         if (has_modes(b, o)) \
@@ -108,6 +112,7 @@ const Operation ALL_OF_THEM[] = {
     ONE("rsqrt.upper.f64", f64, f64, upper(flushed(1 / root(flushed(upper(x))))))
     TWO("odd.f64", f64, f64, f64, sum_to_odd(x, y))
 };
+// clang-format on
 
 } // namespace
 

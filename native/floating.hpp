@@ -12,7 +12,9 @@ template <class T> inline Word<T> sign_of(T x) { return as_bits<Word<T>>(x) & ~(
 template <class T> inline T absolute(T x) { return as_bits<T>(size_of(x)); }
 template <class T> inline T negative(T x) { return as_bits<T>(as_bits<Word<T>>(x) ^ ~(~Word<T>(0) >> 1)); }
 template <class T> inline T with_sign(Word<T> sign, T x) { return as_bits<T>(sign | size_of(x)); }
-template <class T> inline T nan_of() { return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000)); }
+template <class T> inline T nan_of() {
+    return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000));
+}
 template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
 // The NaN that the processor makes of numbers.
 template <class T> inline T made_nan() { return negative(nan_of<T>()); }
@@ -58,8 +60,10 @@ template <class T, class F> void rounded_two(Block &block, const Op &op, F funct
         binary<T, T, T>(block, op, function);
 }
 
+// clang-format off
 #define R1(NAME, D, A, E) {NAME, [](Block &b, const Op &o) { rounded_one<D, A>(b, o, [](A x) { return D(E); }); }},
 #define R2(NAME, T, E) {NAME, [](Block &b, const Op &o) { rounded_two<T>(b, o, [](T x, T y) { return T(E); }); }},
+// clang-format on
 
 } // namespace
 

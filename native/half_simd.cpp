@@ -7,6 +7,26 @@ namespace engine::LEVEL {
 
 namespace {
 
+// Cut off, and raised where the mode leads away from zero.
+struct DirectedFloat16 : Float16 {
+    static u32 rounded(f32 x, i32 mode) {
+        const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+        const u32 away = mode != ZERO && (sign != 0) == (mode == DOWN);
+        const f32 tiny = as_bits<f32>(size) * 0x1p24f;
+        u32 found = ((size - 0x38000000) >> 13) + ((size & 0x1FFF) != 0 ? away : 0);
+        if (size < 0x38800000)
+            found = u32(i32(tiny)) + (f32(i32(tiny)) != tiny ? away : 0);
+        else if (size >= 0x47800000)
+            found = size == 0x7F800000 || away ? 0x7C00 : 0x7BFF;
+        return sign | found;
+    }
+};
+
+// What is beyond float16 as a number that float32 has.
+inline f64 in_reach(f64 x) {
+    return absolute(x) > 0x1p17 && size_of(x) < INFINITE<f64> ? with_sign(sign_of(x), 0x1p17) : x;
+}
+
 // The bits of a NaN as NumPy makes them of a wider one.
 inline u32 cut_nan(u32 fraction, bool negative) {
     return (negative ? 0x8000u : 0u) | (0x7C00u + (fraction ? fraction : 1u));
@@ -78,9 +98,13 @@ template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, i
         }
 }
 
+// clang-format off
 #define HALF(NAME, TYPE, K, PAIR, COUNT, E) \
     {NAME TYPE, [](Block &b, const Op &o) { \
-        halves<K, PAIR>(b, o, COUNT, [](f64 x, f64 y, f64 z, i32 flags) { (void)x, (void)y, (void)z, (void)flags; return E; }); }},
+        halves<K, PAIR>(b, o, COUNT, [](f64 x, f64 y, f64 z, i32 flags) { \
+            (void)x, (void)y, (void)z, (void)flags; \
+            return E; \
+        }); }},
 #define EACH_TYPE(NAME, COUNT, E) \
     HALF(NAME, ".f16", Float16, false, COUNT, E) HALF(NAME, ".bf16", Brain16, false, COUNT, E) \
     HALF(NAME, ".f16x2", Float16, true, COUNT, E) HALF(NAME, ".bf16x2", Brain16, true, COUNT, E)
@@ -90,12 +114,16 @@ const Operation ALL_OF_THEM[] = {
     EACH_TYPE("fma", 3, sum_to_odd(x * y, z)) EACH_TYPE("abs", 1, absolute(x)) EACH_TYPE("neg", 1, negative(x))
     EACH_TYPE("min", 2, (extreme<f64, true>(x, y, flags))) EACH_TYPE("max", 2, (extreme<f64, false>(x, y, flags)))
     EACH_TYPE("ex2", 1, std::exp2(x)) EACH_TYPE("tanh", 1, std::tanh(x))
-    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x)) ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
+    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x))
+    ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
     ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, true>(x, o.flags)))
     ONE("cvt.f16.f64", u16, f64, (converted<Float16, f64, true>(x, o.flags)))
+    ONE("directed.f16.f32", u16, f32, (converted<DirectedFloat16, f32, true>(x, o.flags)))
+    ONE("directed.f16.f64", u16, f64, (converted<DirectedFloat16, f64, true>(in_reach(x), o.flags)))
     ONE("cvt.bf16.f32", u16, f32, (converted<Brain16, f32, false>(x, o.flags)))
     ONE("cvt.bf16.f64", u16, f64, (converted<Brain16, f64, false>(x, o.flags)))
 };
+// clang-format on
 
 } // namespace
 

@@ -118,8 +118,12 @@ inline u32 permuted(u32 x, u32 y, u32 control) {
 inline u32 control_of(u32 control, i32 mode) {
     u32 low = control & 3, found = 0;
     for (u32 place = 0; place < 4; place++) {
-        const u32 selectors[] = {low + place, (low - place) & 7, low, low > place ? low : place,
-                                 low < place ? low : place, ((low & 1) << 1) + (place & 1)};
+        const u32 selectors[] = {low + place,
+                                 (low - place) & 7,
+                                 low,
+                                 low > place ? low : place,
+                                 low < place ? low : place,
+                                 ((low & 1) << 1) + (place & 1)};
         found |= selectors[mode] << (4 * place);
     }
     return found;
@@ -130,7 +134,8 @@ inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
     const int bits = flags & 4 ? 16 : 8, count = flags & 4 ? 2 : 4, upper = flags & 8 ? 2 : 0;
     for (int place = 0; place < count; place++) {
         u32 a = x >> (place * bits) << (32 - bits), b = y >> ((place + upper) * 8) << 24;
-        z += u32(flags & 1 ? i32(a) >> (32 - bits) : i32(a >> (32 - bits))) * u32(flags & 2 ? i32(b) >> 24 : i32(b >> 24));
+        z += u32(flags & 1 ? i32(a) >> (32 - bits) : i32(a >> (32 - bits))) *
+             u32(flags & 2 ? i32(b) >> 24 : i32(b >> 24));
     }
     return z;
 }
@@ -222,7 +227,8 @@ template <class U> void defined(Block &block, const Op &op) {
     u32 found = 0;
     for (int warp = 0; warp < block.warps; warp++)
         if (const u32 mask = block.mask[warp])
-            found |= mask & lanes_where<U>([=](int lane) { return from[warp * LANES + lane] == U(0xFFADFFADFFADFFADu); });
+            found |=
+                mask & lanes_where<U>([=](int lane) { return from[warp * LANES + lane] == U(0xFFADFFADFFADFFADu); });
     if (found)
         block.suspect("a register is read that nothing has written", op);
 }
@@ -234,7 +240,7 @@ void in_space(Block &block, const Op &op) {
     const i64 count = op.flags & 2 ? constant_regions(block, regions) : 0;
     for (int warp = 0; warp < block.warps; warp++) {
         const u64 *address = from + warp * LANES;
-        u32 found = op.flags & 1 ? lanes_where<u64>([=](int lane) { return address[lane] >= u64(1) << 39; })
+        u32 found = op.flags & 1   ? lanes_where<u64>([=](int lane) { return address[lane] >= u64(1) << 39; })
                     : op.flags & 2 ? 0
                                    : lanes_where<u64>([=](int lane) { return address[lane] - low < u64(1) << 32; });
         for (i64 number = 0; number < count; number++)
@@ -245,6 +251,7 @@ void in_space(Block &block, const Op &op) {
     }
 }
 
+// clang-format off
 // By width: bits, unsigned, signed.
 #define WIDTHS(M) M(16, u16, i16) M(32, u32, i32) M(64, u64, i64)
 #define ARITHMETIC(N, U, S) \
@@ -258,15 +265,17 @@ void in_space(Block &block, const Op &op) {
     ONE("abs.s" #N, U, S, x < 0 ? U(0) - U(x) : U(x)) \
     THREE("sad.u" #N, U, U, U, U, distance(x, y) + z) THREE("sad.s" #N, U, S, S, U, distance(x, y) + z)
 #define LOGIC(N, U, S) \
-    TWO("and." #N, U, U, U, x & y) TWO("or." #N, U, U, U, x | y) TWO("xor." #N, U, U, U, x ^ y) ONE("not." #N, U, U, ~x) \
-    ONE("cnot." #N, U, U, x == 0) \
-    TWO("shl." #N, U, U, u32, left(x, y)) TWO("shr.u" #N, U, U, u32, right(x, y)) TWO("shr.s" #N, S, S, u32, right(x, y)) \
-    {"selp." #N, select<U>}, {"defined." #N, defined<U>},
+    TWO("and." #N, U, U, U, x & y) TWO("or." #N, U, U, U, x | y) TWO("xor." #N, U, U, U, x ^ y) \
+    ONE("not." #N, U, U, ~x) ONE("cnot." #N, U, U, x == 0) \
+    TWO("shl." #N, U, U, u32, left(x, y)) TWO("shr.u" #N, U, U, u32, right(x, y)) \
+    TWO("shr.s" #N, S, S, u32, right(x, y)) {"selp." #N, select<U>}, {"defined." #N, defined<U>},
 #define COMPARES(N, U, S) \
     TEST("setp.eq." #N, U, x == y) TEST("setp.ne." #N, U, x != y) \
-    TEST("setp.lt.u" #N, U, x < y) TEST("setp.lt.s" #N, S, x < y) TEST("setp.le.u" #N, U, x <= y) TEST("setp.le.s" #N, S, x <= y)
+    TEST("setp.lt.u" #N, U, x < y) TEST("setp.lt.s" #N, S, x < y) \
+    TEST("setp.le.u" #N, U, x <= y) TEST("setp.le.s" #N, S, x <= y)
 #define FIELDS(N, U, S) \
-    ONE("popc." #N, u32, U, __builtin_popcountll(x)) ONE("clz." #N, u32, U, zeros_above(x)) ONE("brev." #N, U, U, reversed(x)) \
+    ONE("popc." #N, u32, U, __builtin_popcountll(x)) ONE("clz." #N, u32, U, zeros_above(x)) \
+    ONE("brev." #N, U, U, reversed(x)) \
     THREE("bfe.u" #N, U, U, u32, u32, extracted(x, y, z)) THREE("bfe.s" #N, S, S, u32, u32, extracted(x, y, z)) \
     ONE("bfind.u" #N, u32, U, highest(x, o.flags)) ONE("bfind.s" #N, u32, S, highest(x, o.flags)) \
     {"addc." #N, with_carry<U>}, \
@@ -283,7 +292,8 @@ const Operation ALL_OF_THEM[] = {
     TWO("mulwide.u32", u64, u32, u32, u64(x) * y) TWO("mulwide.s32", i64, i32, i32, i64(x) * y)
     TWO("mul24.u", u64, u32, u32, u64(x & 0xFFFFFF) * (y & 0xFFFFFF))
     TWO("mul24.s", i64, u32, u32, i64(i32(x << 8) >> 8) * (i32(y << 8) >> 8))
-    THREE("lop3", u32, u32, u32, u32, logic(x, y, z, o.flags)) THREE("shf", u32, u32, u32, u32, funnel(x, y, z, o.flags))
+    THREE("lop3", u32, u32, u32, u32, logic(x, y, z, o.flags))
+    THREE("shf", u32, u32, u32, u32, funnel(x, y, z, o.flags))
     THREE("prmt", u32, u32, u32, u32, permuted(x, y, z)) ONE("prmt.control", u32, u32, control_of(x, o.flags))
     THREE("dot", u32, u32, u32, u32, dot(x, y, z, o.flags)) THREE("fns", u32, u32, u32, i32, nth_set(x, y, z))
     TWO("bmsk", u32, u32, u32, left(~left(ALL, y), x))
@@ -294,6 +304,7 @@ const Operation ALL_OF_THEM[] = {
     WORDS("mov.1", x) WORDS("and.1", x & y) WORDS("or.1", x | y) WORDS("xor.1", x ^ y)
     {"isspacep", in_space},
 };
+// clang-format on
 
 } // namespace
 

@@ -19,8 +19,19 @@ namespace engine::LEVEL {
 namespace {
 
 // Flags of floating-point operations; the lowest two bits hold the rounding.
-enum : i32 { NEAREST, ZERO, DOWN, UP, ROUNDING = 3, FLUSH = 4, SATURATE = 8, RELU = 16, PASS_NAN = 32, BY_SIZE = 64,
-             SIGN_BY_XOR = 128 };
+enum : i32 {
+    NEAREST,
+    ZERO,
+    DOWN,
+    UP,
+    ROUNDING = 3,
+    FLUSH = 4,
+    SATURATE = 8,
+    RELU = 16,
+    PASS_NAN = 32,
+    BY_SIZE = 64,
+    SIGN_BY_XOR = 128
+};
 
 template <class T> using Word = std::conditional_t<sizeof(T) == 8, u64, u32>;
 
@@ -189,6 +200,7 @@ template <class A, class F> inline void test(Block &block, const Op &op, F holds
         }
 }
 
+// clang-format off
 // Entries of a table: name, types of the result and of the operands, and the result of x, y and z; `o` is the Op.
 #define ONE(NAME, D, A, E) {NAME, [](Block &b, const Op &o) { (void)o; unary<D, A>(b, o, [&](A x) { return D(E); }); }},
 #define TWO(NAME, D, A, B, E) \
@@ -196,6 +208,7 @@ template <class A, class F> inline void test(Block &block, const Op &op, F holds
 #define THREE(NAME, D, A, B, C, E) \
     {NAME, [](Block &b, const Op &o) { ternary<D, A, B, C>(b, o, [&](A x, B y, C z) { return D(E); }); }},
 #define TEST(NAME, A, E) {NAME, [](Block &b, const Op &o) { test<A>(b, o, [](A x, A y) { (void)y; return E; }); }},
+// clang-format on
 
 } // namespace
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.ptx import BITS
 from cudabench.system import native
 from tests.engines import both, loaded
@@ -17,12 +18,13 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the nati
 THREADS = 288
 HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 SPECIAL = {
-    "f16": [0, 0x8000, 1, 0x83FF, 0x3FF, 0x400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3800],
+    "f16": [0, 0x8000, 1, 0x83FF, 0x3FF, 0x400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01],
     "bf16": [0, 0x8000, 1, 0x80, 0x7F, 0x3F80, 0xBF80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0xFFC1, 0x3F00],
     "f32": [
-        0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x80800001, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
-        0xFF800000, 0x7FC00000, 0xFFC12345, 0x3F000000, 0x4F000000, 0xCF000000, 0x5F000000, 0x477FF000, 0x33000001,
-        0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000, 0xC0200000, 0x42FE0000,
+        0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x80800001, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF,
+        0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x3F000000, 0x4F000000, 0xCF000000, 0x5F000000, 0x477FF000,
+        0x33000001, 0x3F7FFFFF, 0x40490FDB, 0xC2FE0000, 0x387FFFFF, 0x3EAAAAAB, 0x4B800001, 0x477FE000,
+        0xC0200000, 0x42FE0000,
     ],
     "f64": [
         0, 1 << 63, 1, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x3FF0000000000000, 0xBFF0000000000000,
@@ -162,7 +164,8 @@ def integer_cases() -> dict[str, list[Any]]:
            for t in ("u32", "s32", "u64", "s64")],
         "logic": [plain(f"{op}.b{n}", f"b{n}", f"b{n}", f"b{n}") for op in ("and", "or", "xor") for n in WIDTHS]
         + [plain(f"{op}.b{n}", f"b{n}", f"b{n}") for op in ("not", "cnot") for n in WIDTHS]
-        + [(f"lop3.b32 <D0>, <A>, <B>, <C>, {table}", ["b32"], ["b32"] * 3) for table in (0, 0x96, 0xE8, 0xCA, 0x7F, 1)],
+        + [(f"lop3.b32 <D0>, <A>, <B>, <C>, {table}", ["b32"], ["b32"] * 3)
+           for table in (0, 0x96, 0xE8, 0xCA, 0x7F, 1)],
         "shifts": [plain(f"shl.b{n}", f"b{n}", f"b{n}", "u32") for n in WIDTHS]
         + [plain(f"shr.{t}", t, t, "u32") for t in INTEGERS]
         + [plain(f"shf.{way}.{mode}.b32", "b32", "b32", "b32", "u32") for way in "lr" for mode in ("clamp", "wrap")],
@@ -207,7 +210,8 @@ def move_cases() -> dict[str, list[Any]]:
         + [plain(f"setp.{name}.ftz.f32", "pred", "f32", "f32") for name in COMPARE + UNORDERED],
         "setp_combined": [
             (f"setp.{name}.{how}.{t} <D0>|<D1>, <A>, <B>, {flip}<C>", ["pred"] * 2, [t, t, "pred"])
-            for name in ("lt", "ne") for how in ("and", "or", "xor") for t in ("s32", "u64", "f32") for flip in ("", "!")
+            for name in ("lt", "ne") for how in ("and", "or", "xor") for t in ("s32", "u64", "f32")
+               for flip in ("", "!")
         ]
         + [(f"setp.{name}.f32 <D0>|<D1>, <A>, <B>", ["pred"] * 2, ["f32"] * 2) for name in ("lt", "geu")]
         + [("setp.lt.and.s32 <D0>, <A>, <B>, <C>", ["pred"], ["s32", "s32", "pred"])]
@@ -215,12 +219,14 @@ def move_cases() -> dict[str, list[Any]]:
         + [(f"setp.{name}.{t} <D0>|<D1>, <A>, <B>", ["pred"] * 2, [t] * 2)
            for name in ("lt", "neu") for t in ("f16x2", "bf16x2")],
         "set": [plain(f"set.{name}.{result}.{t}", result, t, t)
-                for name in ("lt", "ge") for result in ("u32", "s32", "f32") for t in ("u32", "s32", "f32", "u64", "f64")]
+                for name in ("lt", "ge") for result in ("u32", "s32", "f32")
+                   for t in ("u32", "s32", "f32", "u64", "f64")]
         + [("set.gt.and.u32.s32 <D0>, <A>, <B>, <C>", ["u32"], ["s32", "s32", "pred"])]
         + [plain(f"set.gt.{t}.{t}", t, t, t) for t in HALVES],
         "selections": [plain(f"selp.{t}", t, t, t, "pred") for t in ("b16", "b32", "b64", "f32", "f64")]
         + [("selp.b32 <D0>, 7, <A>, <B>", ["b32"], ["b32", "pred"])]
-        + [plain(f"slct.{t}.{by}", t, t, t, by) for t in ("u32", "s64", "f32", "f64", "b16") for by in ("s32", "f32")],
+        + [plain(f"slct.{t}.{by}", t, t, t, by) for t in ("u32", "s64", "f32", "f64", "b16")
+           for by in ("s32", "f32")],
         "predicates": [plain(f"{op}.pred", "pred", "pred", "pred") for op in ("and", "or", "xor")]
         + [plain("not.pred", "pred", "pred"), ("and.pred <D0>, <A>, !<B>", ["pred"], ["pred"] * 2)],
     }  # fmt: skip
@@ -243,9 +249,11 @@ def float_cases() -> dict[str, list[Any]]:
             for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1)) for mode in ROUNDINGS for words in more[:2]
         ]  # fmt: skip
         found[f"signs_{t}"] = [
-            *(plain(f"{op}{words}.{t}", t, t) for op in ("abs", "neg") for words in more[:2]), plain(f"copysign.{t}", t, t, t),
+            *(plain(f"{op}{words}.{t}", t, t) for op in ("abs", "neg") for words in more[:2]),
+            plain(f"copysign.{t}", t, t, t),
             *(plain(f"{op}{words}.{t}", t, t, t) for op in ("min", "max")
-              for words in (more[:1] if t == "f64" else ("", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs"))),
+              for words in (more[:1] if t == "f64" else
+                            ("", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs"))),
             *(plain(f"testp.{name}.{t}", "pred", t)
               for name in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")),
         ]  # fmt: skip
@@ -253,7 +261,8 @@ def float_cases() -> dict[str, list[Any]]:
                            for op in ("min", "max") for words in ("", ".NaN", ".NaN.abs")]  # fmt: skip
     found["approximate"] = [
         *(plain(f"{op}.approx{words}.f32", "f32", *["f32"] * count) for words in ("", ".ftz")
-          for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1), ("rsqrt", 1), ("sin", 1), ("cos", 1), ("ex2", 1), ("lg2", 1))),
+          for op, count in (("div", 2), ("sqrt", 1), ("rcp", 1), ("rsqrt", 1), ("sin", 1), ("cos", 1),
+                            ("ex2", 1), ("lg2", 1))),
         plain("tanh.approx.f32", "f32", "f32"), plain("div.full.f32", "f32", "f32", "f32"),
         plain("rsqrt.approx.f64", "f64", "f64"), plain("rcp.approx.ftz.f64", "f64", "f64"),
         plain("rsqrt.approx.ftz.f64", "f64", "f64"),
@@ -264,7 +273,8 @@ def float_cases() -> dict[str, list[Any]]:
         plain(f"{op}{words}.{t}", t, *[t] * count) for t in HALVES
         for op, count, words in (
             ("add.rn", 2, ""), ("sub.rn", 2, ""), ("mul.rn", 2, ""), ("fma.rn", 3, ""), ("fma.rn", 3, ".relu"),
-            ("abs", 1, ""), ("neg", 1, ""), ("min", 2, ""), ("max", 2, ""), ("min.NaN", 2, ""), ("max", 2, ".NaN.xorsign.abs"),
+            ("abs", 1, ""), ("neg", 1, ""), ("min", 2, ""), ("max", 2, ""), ("min.NaN", 2, ""),
+            ("max", 2, ".NaN.xorsign.abs"),
             ("tanh.approx", 1, ""), ("max", 3, ""),
             *((("add", 2, ".ftz.sat"), ("mul", 2, ".sat"), ("fma.rn", 3, ".ftz.sat"), ("ex2.approx", 1, ""))
               if t.startswith("f16") else (("ex2.approx", 1, ".ftz"),)),
@@ -278,7 +288,7 @@ def conversion_cases() -> dict[str, list[Any]]:
     whole = ["u8", "s8", *INTEGERS]
     found: dict[str, list[Any]] = {
         "integers": [plain(f"cvt{sat}.{to}.{t}", to, t) for sat in ("", ".sat") for to, t in product(whole, whole)]
-        + [(f"cvt.{to}.{t} <D0>, <A>", ["b64" if to[1:] != "64" else "b64"], [t]) for to in whole for t in ("s32", "u16")]
+        + [(f"cvt.{to}.{t} <D0>, <A>", ["b64"], [t]) for to in whole for t in ("s32", "u16")]
         + [(f"cvt.{to}.{t} <D0>, <A>", [to], ["b64"]) for to in ("s32", "u64") for t in ("s8", "u8", "s16", "u32")],
         "to_integers": [
             plain(f"cvt.{mode}{words}.{to}.{t}", to, t)
@@ -288,19 +298,27 @@ def conversion_cases() -> dict[str, list[Any]]:
         "from_integers": [
             plain(f"cvt.{mode}{words}.{to}.{t}", to, t)
             for mode in ROUNDINGS for to in ("f32", "f64", "f16", "bf16") for t in whole for words in ("", ".sat")
-            if not (to == "f16" and mode != "rn") and not (to == "bf16" and t[1:] == "64")
+            if not (t[1:] == "64" and (to == "bf16" or (to == "f16" and mode != "rn")))
         ],
-        "floats": [plain(f"cvt.{mode}{words}.f32.f64", "f32", "f64") for mode in ROUNDINGS for words in ("", ".ftz", ".sat")]
+        "floats": [plain(f"cvt.{mode}{words}.f32.f64", "f32", "f64") for mode in ROUNDINGS
+           for words in ("", ".ftz", ".sat")]
         + [plain(f"cvt{words}.f64.f32", "f64", "f32") for words in ("", ".ftz", ".sat")]
-        + [plain(f"cvt{words}.{to}.{t}", to, t) for to in ("f32", "f64") for t in ("f16", "bf16") for words in ("", ".sat")]
-        + [plain(f"cvt.rn{words}.f16.{t}", "f16", t) for t in ("f32", "f64", "bf16") for words in ("", ".sat", ".relu")]
+        + [plain(f"cvt{words}.{to}.{t}", to, t) for to in ("f32", "f64") for t in ("f16", "bf16")
+           for words in ("", ".sat")]
+        + [plain(f"cvt.{mode}{words}.f16.{t}", "f16", t) for mode in ROUNDINGS for t in ("f32", "f64", "bf16")
+           for words in ("", ".sat", ".relu")]
         + [plain(f"cvt.{mode}{words}.bf16.{t}", "bf16", t) for mode in ROUNDINGS for t in ("f32", "f64", "f16")
            for words in ("", ".relu")]
-        + [plain(f"cvt.{mode}.{t}.{t}", t, t) for mode in ("rni", "rzi", "rmi", "rpi") for t in ("f16", "bf16", "f32", "f64")]
-        + [plain(f"cvt{words}.f32.f32", "f32", "f32") for words in (".ftz", ".sat", ".ftz.sat", ".rni.ftz", ".rzi.sat")]
+        + [plain(f"cvt.{mode}.{t}.{t}", t, t) for mode in ("rni", "rzi", "rmi", "rpi")
+           for t in ("f16", "bf16", "f32", "f64")]
+        + [plain(f"cvt{words}.f32.f32", "f32", "f32") for words in
+           (".ftz", ".sat", ".ftz.sat", ".rni.ftz", ".rzi.sat")]
         + [plain(f"cvt.{mode}.tf32.f32", "b32", "f32") for mode in ("rna", "rn")],
-        "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2") for words in ("", ".relu")]
-        + [plain("cvt.rz.bf16x2.f32", "b32", "f32", "f32")],
+        "pairs": [plain(f"cvt.rn{words}.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2")
+           for words in ("", ".relu")]
+        + [plain(f"cvt.rz.{t}.f32", "b32", "f32", "f32") for t in ("f16x2", "bf16x2")]
+        + [plain(f"cvt.pack.sat.{to}.s32.b32", "b32", "s32", "s32", "b32") for to in ("u8", "s8")]
+        + [plain(f"cvt.pack.sat.{to}.s32", "b32", "s32", "s32") for to in ("u16", "s16")],
     }  # fmt: skip
     return found
 
@@ -337,3 +355,138 @@ def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
     """Any bits, special and ordinary values, under full, ragged and guarded masks."""
     wrong = [same(*case, seed, block=(96, 48)[seed % 2]) for seed, case in enumerate(FAMILIES[family])]
     assert not (found := [one for one in wrong if one]), "\n".join(found)
+
+
+SINGLE = [case for family in FAMILIES.values() for case in family if len(case[1]) == 1 and ";" not in case[0]]
+POOL = {"b16": 3, "b32": 4, "b64": 3, "pred": 2}
+STEP = st.tuples(
+    st.sampled_from(SINGLE), st.lists(st.integers(0, 11), min_size=5, max_size=5),
+    st.sampled_from((None, False, True)),
+)  # fmt: skip
+
+
+def pooled(type_: str, number: int) -> str:
+    """Return one of the registers of a type that a random kernel has."""
+    pool = "pred" if type_ == "pred" else f"b{BITS[type_]}"
+    return f"%{register(pool)}{number % POOL[pool]}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=25), st.integers(0, 1 << 30))
+def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> None:
+    """Instructions in any order, each on what others left, under guards that they computed."""
+    lines = [
+        "ld.param.u64 %out, [out];", "ld.param.u64 %given, [given];", "mov.u32 %i, %tid.x;",
+        "mul.wide.u32 %at, %i, 8;", "add.s64 %given, %given, %at;", "add.s64 %out, %out, %at;",
+    ]  # fmt: skip
+    names = [(pool, f"%{register(pool)}{number}") for pool, count in POOL.items() for number in range(count)]
+    for place, (pool, name) in enumerate(names):
+        lines += [f"ld.global.u64 %word, [%given+{8 * THREADS * place}];", "cvt.u32.u64 %t, %word;"]
+        lines.append(f"setp.lt.s32 {name}, %t, 0;" if pool == "pred" else f"cvt.u{pool[1:]}.u64 {name}, %word;")
+    for (text, results, types), numbers, guard in steps:
+        if any(BITS[type_] == 8 for type_ in (*results, *types)):
+            continue
+        for letter, type_, number in zip(("D0", *"ABCE"), (*results, *types), numbers, strict=False):
+            text = text.replace(f"<{letter}>", pooled(type_, number))
+        lines.append(f"{'' if guard is None else '@!%p0 ' if guard else '@%p0 '}{text};")
+    for place, (pool, name) in enumerate(names):
+        lines.append(f"selp.u64 %word, 1, 0, {name};" if pool == "pred" else f"cvt.u64.u{pool[1:]} %word, {name};")
+        lines.append(f"st.global.u64 [%out+{8 * THREADS * place}], %word;")
+    lines.append("@%p0 setp.lt.s32 %p0|%p1, %r0, %r1;")  # changes its guard
+    for number in range(2):
+        lines += [
+            f"selp.u64 %word, 1, 0, %p{number};",
+            f"st.global.u64 [%out+{8 * THREADS * (len(names) + number)}], %word;",
+        ]
+    registers = " ".join(f".reg .{pool} %{register(pool)}<{count}>;" for pool, count in POOL.items())
+    body = "\n".join(lines)
+    text = f"""{HEAD}.visible .entry k(.param .u64 out, .param .u64 given)
+{{
+{registers} .reg .b32 %i, %t; .reg .b64 %at, %word, %out, %given;
+{body}
+ret;
+}}
+"""
+    draw = np.random.default_rng(seed)
+    types = {"b16": "f16", "b32": "f32", "b64": "f64", "pred": "b64"}
+    given_ = np.concatenate([values(types[pool], draw) for pool, _ in names])
+    found = both(loaded(text), "k", 1, THREADS, [np.zeros(THREADS * (len(names) + 2), np.uint64), given_])
+    assert not isinstance(found.ran, str), f"{found.ran}\n{text}"
+    assert found.same(), text
+    assert found.ran.instructions == found.report.instructions
+
+
+@pytest.mark.parametrize(
+    "opcode", ["div.rn.f32", "div.rn.f64", "rcp.rn.f32", "rcp.rn.f64", "sqrt.rn.f32", "sqrt.rn.f64", "rsqrt.approx.f64"]
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_divisions_that_call_a_subroutine_are_counted_alike(
+    opcode: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes, warps and zeros by line, for one and for two threads of the machine."""
+    machines: list[Machine] = []
+    run = Machine.run
+    monkeypatch.setattr(Machine, "run", lambda self: machines.append(self) or run(self))
+    type_ = opcode[-3:]
+    text, results, types = plain(opcode, type_, *[type_] * (2 if opcode.startswith("div") else 1))
+    draw = np.random.default_rng(3)
+    given_ = np.concatenate([*(values(each, draw) for each in types), draw.integers(0, 1 << 32, THREADS, np.uint64)])
+    program = loaded(HEAD + kernel("k", text, results, types))
+    found = both(program, "k", 6, 48, [np.zeros(2 * THREADS, np.uint64), given_], threads=threads)
+    assert not isinstance(found.ran, str), found.ran
+    assert len(found.ran.detours) == 2
+    assert found.ran.detours == machines[0].detours
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_a_register_that_nothing_has_written_is_suspected(bits: int, written: bool) -> None:
+    """It is where any active lane reads it; not where another path wrote it in all lanes."""
+    text = f"""{HEAD}.visible .entry k(.param .u64 out)
+{{
+.reg .pred %p; .reg .b{bits} %x; .reg .b32 %i; .reg .b64 %at, %word;
+ld.param.u64 %at, [out]; mov.u32 %i, %tid.x; mul.wide.u32 %word, %i, 8; add.s64 %at, %at, %word;
+setp.lt.u32 %p, %i, {32 if written else 31};
+@%p mov.b{bits} %x, 1;
+add.u{bits} %x, %x, 1;
+{"mov.b64" if bits == 64 else f"cvt.u64.u{bits}"} %word, %x;
+st.global.u64 [%at], %word;
+ret;
+}}
+"""
+    found = both(loaded(text), "k", 1, 32, [np.zeros(32, np.uint64)])
+    assert written != isinstance(found.ran, str)
+    assert isinstance(found.ran, str) is ("nothing has written" in str(found.ran))
+
+
+ORDINARY = """
+#include <cuda_fp16.h>
+extern "C" __global__ void ordinary(const float *a, const int *b, const double *c, float *f, int *i, double *d, int n)
+{
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= n) return;
+    float x = a[at], y = x / (b[at] & 7);
+    int k = b[at], m = (at % 7) - 3;
+    f[at] = expf(x) + logf(fabsf(x)) * powf(fabsf(y), 0.3f) + tanhf(x) - __sinf(y) + rsqrtf(fmaxf(x, 0.5f));
+    half2 h = __floats2half2_rn(x, y);
+    h = __hfma2(h, h, __float2half2_rn(1.5f));
+    f[at] += __low2float(h) * __high2float(h) + erff(y) + fmodf(x, 3.0f) + rintf(x) + (x < y ? 1.0f : 2.0f);
+    i[at] = k / (m ? m : 5) + k % 13 + __popc(k) + __clz(k) + (int)x + max(k, m) + __brev(k) + __byte_perm(k, m, 0x5410)
+        + (int)(((long long)k * k) >> 9) + (k << (at & 31)) + __dp4a(k, m, at);
+    double z = c[at];
+    d[at] = sqrt(fabs(z)) + z / (k | 1) + exp(z * 0.01) + floor(z) + (long long)z + fma(z, z, 1.0)
+        + __double2float_rz(z);
+}
+"""
+
+
+def test_an_ordinary_kernel_has_the_same_bits() -> None:
+    """What a compiler makes of functions of floats, halves and integers."""
+    draw = np.random.default_rng(7)
+    n = 1000
+    arrays = [draw.normal(0, 20, n).astype(np.float32), draw.integers(-(1 << 31), 1 << 31, n).astype(np.int32),
+              draw.normal(0, 1e3, n), np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n)]  # fmt: skip
+    found = both(loaded(ORDINARY), "ordinary", 8, 128, [*arrays, n])
+    assert not isinstance(found.ran, str), found.ran
+    assert found.same()
+    assert found.ran.instructions == found.report.instructions

@@ -344,6 +344,15 @@ def test_float64_at_the_ends_of_its_range(mode: str) -> None:
     same(got, [rounded(root(Fraction(float(v))), "f64", mode) for v in squares], "f64")
 
 
+def test_a_product_that_overflows_is_finite_beside_an_infinite_addend() -> None:
+    """Only an infinite product and an infinite addend of the other sign give NaN."""
+    x, y, z = np.array([1e300, -1e300, np.inf]), np.full(3, 1e300), np.array([-np.inf, np.inf, -np.inf])
+    for mode in ("rn", "rz", "rm", "rp"):
+        got = evaluate(f"fma.{mode}.f64 {{d}}, {{0}}, {{1}}, {{2}};", np.float64, x, y, z)
+        assert got[:2].tolist() == [-np.inf, np.inf]
+        assert np.isnan(got[2])
+
+
 def root(square: Fraction) -> Fraction:
     """Return the square root of a float, with one bit set far behind those that count where it is no float."""
     scaled = square * 4**1400

@@ -20,7 +20,8 @@ def _cvt(emit: Emit, ins: Instruction) -> None:
     words = ins.modifiers
     result, type_ = words[-2:]
     if words[0] == "pack":
-        raise NotEncoded(ins.text)
+        _pack(emit, ins)
+        return
     if result in ("f16x2", "bf16x2") and type_ == "f32":
         _pair(emit, ins, result)
         return
@@ -81,11 +82,16 @@ def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None
         value = emit.then(f"resize.{sign(type_)}{bits}.u32", 32, value)
     kind = f"{sign(type_)}{max(bits, 32)}"
     if result in _HALVES:
-        if (bits == 64 and result == "bf16") or (flags & 3 and result == "f16") or flags & FLUSH:
+        if (bits == 64 and (result == "bf16" or flags & 3)) or flags & FLUSH:
             raise NotEncoded(ins.text)
         value = emit.then(f"cvt.f64.{kind}", 64, value)
         kind, flags = "f64", flags & ~SATURATE if result == "bf16" else flags
-    emit.op(f"cvt.{result}.{kind}", (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+    emit.op(_name(result, kind, flags), (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+
+
+def _name(result: str, type_: str, flags: int) -> str:
+    """Return the operation that makes a float of another number."""
+    return f"directed.f16.{type_}" if result == "f16" and flags & 3 else f"cvt.{result}.{type_}"
 
 
 def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
@@ -107,24 +113,36 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
             raise NotEncoded(ins.text)
         emit.op("tf32", into, (value,), flags=int(rounding_mode(ins) == "rn"))
         return
-    if result == "f16" and flags & 3 and type_ != "f16":
-        raise NotEncoded(ins.text)
     if result == "bf16":
         flags &= ~SATURATE
-    if BITS[result] >= BITS[type_] and result != "bf16":
+    if result != "bf16" and BITS[result] >= (16 if type_ == "f16" else BITS[kind]):
         flags &= ~3
     if result == kind:  # float32 and float64 as they are
         emit.op(f"finish.{kind}", into, (value,), flags=flags)
     else:
-        emit.op(f"cvt.{result}.{kind}", into, (value,), flags=flags)
+        emit.op(_name(result, kind, flags), into, (value,), flags=flags)
 
 
 def _pair(emit: Emit, ins: Instruction, result: str) -> None:
     flags = _flags(ins) & ~(SATURATE | FLUSH)
-    if flags & 3 and result == "f16x2":
-        raise NotEncoded(ins.text)
     high, low = (
-        emit.then(f"cvt.{result[:-2]}.f32", 16, emit.source(operand, "f32"), flags=flags)
+        emit.then(_name(result[:-2], "f32", flags), 16, emit.source(operand, "f32"), flags=flags)
         for operand in ins.operands[1:]
     )  # fmt: skip
     emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), (low, high))
+
+
+def _pack(emit: Emit, ins: Instruction) -> None:
+    """Emit cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
+    result, type_ = ins.modifiers[2:4]
+    bits, constant = BITS[result], emit.builder.constant
+    parts = []
+    for operand in ins.operands[1:3]:
+        wide = emit.then(f"resize.{sign(type_)}32.u64", 64, emit.source(operand, type_))
+        wide = emit.then("clamp.s64", 64, wide, flags=bits | SIGNED * (result[0] == "s"))
+        parts.append(emit.then("and.64", 64, wide, constant((1 << bits) - 1, 64)))
+    found = emit.then("or.64", 64, emit.then("shl.64", 64, parts[0], constant(bits, 32)), parts[1])
+    if len(ins.operands) > 3 and bits < 16:
+        above = emit.then("resize.u32.u64", 64, emit.source(ins.operands[3], "b32"))
+        found = emit.then("or.64", 64, found, emit.then("shl.64", 64, above, constant(2 * bits, 32)))
+    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (found,))

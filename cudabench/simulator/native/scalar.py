@@ -8,7 +8,7 @@ from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Symbol, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
 INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # flags of two predicates
@@ -47,6 +47,11 @@ def _mov(emit: Emit, ins: Instruction) -> None:
         emit.op(f"pack.{bits}.{piece}", (emit.target(into, bits),), sources)
     else:
         emit.op(f"mov.{bits}", (emit.target(into, bits),), (emit.source(out_of, type_),))
+
+
+@encodes("createpolicy")
+def _createpolicy(emit: Emit, ins: Instruction) -> None:
+    emit.op("mov.64", (emit.target(ins.operands[0], 64),), (emit.builder.constant(0, 64),))
 
 
 @encodes("cvta")
@@ -122,8 +127,7 @@ def _setp(emit: Emit, ins: Instruction) -> None:
     into = ins.operands[0]
     first, second = into if isinstance(into, Pair) else (into, None)
     if ins.modifiers[-1] in PAIRS and second is not None:
-        for half, each in zip(_halves(emit, ins), (first, second), strict=True):
-            emit.op("mov.1", (emit.target(each, 1),), (half,))
+        _give(emit, ins, _halves(emit, ins), (first, second))
         return
     third = _third(emit, ins)
     if third is None and second is None:
@@ -131,15 +135,21 @@ def _setp(emit: Emit, ins: Instruction) -> None:
         return
     found, results = emit.scratch(1), []
     _compared(emit, ins, found)
-    for inverted in (False, True)[: 1 if second is None else 2]:
+    for inverted in (False,) if second is None else (False, True):
         if third is None:
             results.append(emit.then("mov.1", 1, found, flags=int(inverted)))
         else:
             name, other, flip = third
             results.append(emit.then(f"{name}.1", 1, found, other, flags=INVERTED[inverted, flip]))
-    for result, each in zip(results, (first, second), strict=False):
-        assert each is not None
-        emit.op("mov.1", (emit.target(each, 1),), (result,))
+    _give(emit, ins, results, (first,) if second is None else (first, second))
+
+
+def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequence[Operand]) -> None:
+    """Emit the moves of predicates to their destinations: last to the guard, which each operation looks at anew."""
+    guard = -1 if ins.guard is None else emit.predicate(Symbol(ins.guard))[0]
+    pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
+    for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
+        emit.op("mov.1", (into,), (result,))
 
 
 @encodes("set")
