@@ -39,6 +39,7 @@ LEVELS = {
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
 }
+SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # of these files, whose loops become vector code
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
@@ -84,7 +85,7 @@ def sources(folder: Path | None = None) -> list[Path]:
 def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
     """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
     folder = folder or source_folder()
-    made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, sanitize and SANITIZE)).encode())
+    made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
     for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.hpp")]):
         made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return made.hexdigest()
@@ -167,7 +168,8 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
             if level == "base" or path.stem.endswith("_simd"):
                 objects.append(str(work / f"{path.stem}.{level}.o"))
                 text = path.name if path.parent == source else str(path)
-                jobs.append([*command, *options, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
+                simd = SIMD * path.stem.endswith("_simd")
+                jobs.append([*command, *options, *simd, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
     _run(jobs, source)
     link = [*command, *options, "-shared", *objects, "-o", str(made)]
     # Python may have loaded an older C++ library than the compiler's, as conda's does.
