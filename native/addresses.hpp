@@ -23,26 +23,26 @@ struct Lanes {
     template <class A> void fill(const A *base, i64 offset, u32 active) {
         mask = active;
         for (int lane = 0; lane < LANES; lane++)
-            addresses[lane] = i64(base[lane]) + offset;
+            addresses[lane] = i64(u64(i64(base[lane])) + u64(offset)); // any bits: sums wrap
         settle();
     }
     // Take some lanes of others.
     void part(const Lanes &all, u32 active, i64 window) {
         mask = active;
         for (int lane = 0; lane < LANES; lane++)
-            addresses[lane] = all.addresses[lane] - window;
+            addresses[lane] = i64(u64(all.addresses[lane]) - u64(window));
         settle();
     }
     bool within(i64 low, i64 high, i64 size) const {
         const u64 limit = u64(high - size - low);
         u64 bits = 0, bad = 0;
         if (straight) {
-            const u64 first = u64(addresses[0] - low), last = u64(addresses[LANES - 1] - low);
+            const u64 first = u64(addresses[0]) - u64(low), last = u64(addresses[LANES - 1]) - u64(low);
             bits = u64(addresses[0] | stride);
             bad = first | (limit - first) | last | (limit - last);
         } else
             for (int lane = 0; lane < LANES; lane++) {
-                const u64 place = u64(addresses[lane] - low);
+                const u64 place = u64(addresses[lane]) - u64(low);
                 bits |= u64(addresses[lane]);
                 bad |= place | (limit - place);
             }
@@ -59,10 +59,11 @@ struct Lanes {
             }
             return;
         }
-        stride = addresses[1] - addresses[0];
-        i64 others = 0, expected = addresses[0];
-        for (int lane = 0; lane < LANES; lane++, expected += stride)
-            others |= addresses[lane] ^ expected;
+        const u64 first = u64(addresses[0]), step = u64(addresses[1]) - first;
+        u64 others = 0, expected = first;
+        for (int lane = 0; lane < LANES; lane++, expected += step)
+            others |= u64(addresses[lane]) ^ expected;
+        stride = i64(step);
         straight = others == 0;
     }
 };

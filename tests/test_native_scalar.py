@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.ptx import BITS
