@@ -84,7 +84,8 @@ bool Shadows::conflict(const Launch &launch) const {
     return false;
 }
 
-Races::Races(const Launch &of, int) : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
+Races::Races(const Launch &of, int)
+    : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
     size_t warps = size_t(of.warps), cells = 0;
     if (of.about.shared_size)
         cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
@@ -219,7 +220,8 @@ template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int l
 }
 
 // One granule to which threads store one value.
-template <bool GLOBAL> const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
+template <bool GLOBAL>
+const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
     const bool between = GLOBAL && looks, differs = cells.value[at] != value;
     if (stored >= began) {
@@ -267,9 +269,10 @@ const char *Races::visit(const Access &access, const Cells &cells, const Row &ro
         for (place += done; place < end; place++) {
             const int low = run.one ? run.low : int(row.low) + int(place >> row.each);
             const int high = run.one ? run.high : low;
+            const u8 *value = data ? data + place * row.granule : nullptr;
             const char *why =
                 access.kind == STORE
-                    ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(data + place * row.granule, row.granule))
+                    ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(value, row.granule))
                     : read<GLOBAL>(cells, place, low, high, access.kind == ATOMIC);
             if (why)
                 return why;
@@ -294,8 +297,8 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
         } else
             cells = {&shared_stored[size_t(at)], &shared_used[size_t(at)], &shared_value[size_t(at)]};
         const size_t warp = size_t(request.warp);
-        const Row row{count, run.low + (run.one ? 0 : int(done >> each)), each, granule, GLOBAL, looks, access.uniform != 0,
-                      std::max(met[warp], partly[warp]) >= met_all};
+        const Row row{count, run.low + (run.one ? 0 : int(done >> each)), each, granule, GLOBAL, looks,
+                      access.uniform != 0, std::max(met[warp], partly[warp]) >= met_all};
         const char *why = visit<GLOBAL>(access, cells, row, run, data + done * granule);
         if (why)
             return why;
