@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench.simulator import api
+from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.system import native
@@ -71,7 +72,7 @@ CASES = {
 
 def ran(
     case: str, block: int, *, space: str = "global", returns: bool = True, grid: int = 2, places: int = PLACES,
-    threads: int = 1, guard: str = "",
+    threads: int = 1, guard: str = "", aggregated: bool = False,
 ) -> Both:  # fmt: skip
     """Run one atomic in all threads, each at a random place of a table."""
     operation, source, target = CASES[case]
@@ -104,8 +105,13 @@ def ran(
         lines += [" add.s64 %rd3, %rd3, %rd11;", " mov.u64 %rd14, 0;"]
         lines += [" @%p1 ld.shared.u64 %rd14, [%rd10];", " @%p1 st.global.u64 [%rd3], %rd14;"]
     table = np.arange(32 * grid, dtype=np.uint64)
-    program = loaded(HEAD + "\n".join([*lines, " ret;", "}"]))
-    return both(program, "k", grid, block, [words, where, table, np.zeros(n, np.uint64)], threads=threads)
+    text = HEAD + "\n".join([*lines, " ret;", "}"])
+    program = loaded(text)
+    at = next(number for number, line in enumerate(text.splitlines(), 1) if f".{space}.{operation}" in line)
+    return both(
+        program, "k", grid, block, [words, where, table, np.zeros(n, np.uint64)], threads=threads,
+        merged={at: (0, ONE_LANE)} if aggregated else None,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -135,6 +141,14 @@ def test_some_lanes_of_a_warp(space: str) -> None:
     guard = " setp.lt.s32 %p2, %r5, 7;\n"
     for case in ("add.u32", "add.f32", "cas.b32"):
         assert alike(ran(case, 96, space=space, guard=guard)) == []
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_one_lane_for_a_warp(space: str) -> None:
+    """An atomic that the machine code lets one lane do counts one piece a request; its contention stays."""
+    found = ran("add.u32", 96, space=space, returns=False, aggregated=True)
+    assert alike(found) == []
+    assert any(one.aggregated for one in found.report.accesses)
 
 
 @pytest.mark.parametrize("case", ["add.u32", "max.s64", "xor.b32", "one"])
