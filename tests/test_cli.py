@@ -50,7 +50,7 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
         (["list", "transpoze"], 2, "Did you mean 'transpose'?"),
         (["transpose", "3", "32"], 2, "give KERNEL_ID alone, or KERNEL_ID DIMX DIMY"),
         (["transpose", "3", "32", "8", "1"], 2, "are 4 arguments"),
-        (["transpose", "3", "x", "8"], 2, "no pair of whole numbers"),
+        (["transpose", "3", "x", "8"], 2, "not a pair of whole numbers"),
         (["transpose", "3", "--kernel", "smem"], 2, "Two kernels are named"),
         (["transpose", "3", "32", "8", "--block", "32", "8"], 2, "Two blocks are given"),
         (["transpose", "-k", "smem-pda"], 2, "Did you mean 'smem-pad'?"),

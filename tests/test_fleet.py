@@ -289,7 +289,7 @@ def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
         cudabench("fleet", "report", "list").err == "Error: list is a file: name the folder that the shards are in.\n"
     )
     (tmp_path / "empty").mkdir()
-    assert "empty holds no shard that can be read; it has no .json file." in cudabench("fleet", "report", "empty").err
+    assert "empty lacks readable shards; it lacks .json files." in cudabench("fleet", "report", "empty").err
 
 
 # What a report shows -------------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "cut": (json.dumps(TWICE).encode()[:400], "it is cut off"),
     "empty": (b"", "it is empty"),
     "list": (b"[1, 2]", 'it has no "schema"'),
-    "text": (b"\x1b]0;owned\x07 no JSON", "it is no JSON"),
+    "text": (b"\x1b]0;owned\x07 no JSON", "it is not JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
     "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
@@ -503,10 +503,10 @@ def test_a_simulated_shard(cudabench: Runner) -> None:
         (("list",), "'list' measures nothing"),
         (("fleet", "report", "x"), "measures nothing"),
         (("transpoze",), "neither an operation nor a command. Did you mean 'transpose'"),
-        (("transpose", "--json", "x.json"), "--json x.json is the shard's own business"),
-        (("transpose", "--print", "bytes"), "--print bytes is of one run"),
+        (("transpose", "--json", "x.json"), "'fleet shard' sets --json itself"),
+        (("transpose", "--print", "bytes"), "--print bytes is for a single run"),
         (("transpose", "--blok", "3"), "No such option '--blok'"),
-        (("sweep",), "is no command that measures"),
+        (("sweep",), "is not a command that measures"),
     ],
 )
 def test_commands_that_make_no_shard(cudabench: Runner, words: tuple[str, ...], said: str) -> None:
@@ -733,7 +733,7 @@ def test_interrupt_here(tmp_path: Path) -> None:
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         out, err = running.communicate(timeout=60)
     assert (running.returncode, "Traceback" in out + err) == (130, False), err
-    assert "What waited is cancelled. To go on: cudabench fleet resume" in err
+    assert "Waiting jobs are cancelled. To continue: cudabench fleet resume" in err
     left = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

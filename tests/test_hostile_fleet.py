@@ -50,7 +50,7 @@ def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make:
     make(tmp_path / "s" / "a.json")
     ran = cudabench("fleet", "report", "s", "-o", "page.html")
     assert (ran.code, Path("page.html").exists()) == (1, False)
-    assert ran.err.startswith("Error: s holds no shard that can be read: a.json: it is ")
+    assert ran.err.startswith("Error: s lacks readable shards: a.json: it is ")
 
 
 def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:

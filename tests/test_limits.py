@@ -397,8 +397,8 @@ DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 
     [
         ("", "is empty"),
         ("[" * 100000, "nested too deeply"),
-        ("[]", "no cudabench results file"),
-        ('{"schema": "cudabench/1"}', "holds no ceilings"),
+        ("[]", "not a cudabench results file"),
+        ('{"schema": "cudabench/1"}', "lacks the ceilings"),
         (json.dumps({"schema": "cudabench/1", "device": {"name": "X"}, "ceilings": [{}]}), "multiprocessors"),
         (json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [3]}), "without a name"),
         (

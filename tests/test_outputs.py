@@ -325,7 +325,7 @@ def test_options_refuse(cudabench: Runner, recorded: str, option: str, output: s
     """A place that cannot be written is one sentence and exit code 1, for every option; a picture of no kind is 2."""
     ran = cudabench(*commands(output)[option])
     if option in ("plot -o", "fleet --plot") and output == ".":
-        assert (ran.code, "has no suffix" in ran.err) == (2, True)
+        assert (ran.code, "needs the ending" in ran.err) == (2, True)
         return
     assert ran.code == 1
     assert message in ran.err

@@ -51,10 +51,10 @@ def test_every_key_of_a_measured_result() -> None:
     [
         ("bandwith_gbps", "Did you mean 'bandwidth_gbps'?"),
         ("time.medain_s", "Did you mean 'time.median_s'?"),
-        ("time", "--print time is several values: name one, such as time.median_s"),
+        ("time", "--print time is several values: name a single value, such as time.median_s"),
         ("access", "--print access is a list; --json writes it whole."),
-        ("time.samples_s", "is no key of a result"),
-        ("", "is no key of a result"),
+        ("time.samples_s", "is not a key of a result"),
+        ("", "is not a key of a result"),
     ],
 )
 def test_keys_that_are_none(key: str, message: str) -> None:

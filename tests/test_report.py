@@ -272,7 +272,7 @@ def test_the_clock_is_beside_the_samples() -> None:
     [
         (Counted(128, 65536, True), "on 128 of 65\u202f536 blocks and scaled to all of them."),
         (Counted(64, 64, None), "on all blocks."),
-        (Counted(64, 64, False), "on all blocks; its compiler made other code than the one that was measured."),
+        (Counted(64, 64, False), "on all blocks; its compiler made different code from the measured code."),
     ],
 )
 def test_a_page_says_where_counts_beside_a_time_are_from(on: Counted, said: str) -> None:
@@ -565,7 +565,7 @@ def test_report_of_a_run(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["report", "-o", "r.html"], "takes a results file or more"),
+        (["report", "-o", "r.html"], "takes at least one results file"),
         (["report", "nowhere.json", "-o", "r.html"], "nowhere.json"),
         (["report", "r.json", "-o", "-"], "names no file"),
         (["report", "r.json", "-o", "none/r.html"], "does not exist"),

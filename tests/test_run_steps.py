@@ -108,7 +108,7 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
         ("heat<<<1>>>(a, b, n)", "takes a grid and a block"),
         ("heat(a, b, n)", "is not a launch"),
         ("heat<<<1, 32>>>(a, b)", r"takes 3 arguments, heat<<<\.\.\.>>> passes 2"),
-        ("heat<<<1, 32>>>(a, c, n)", "is passed 'c', which no --arg gives"),
+        ("heat<<<1, 32>>>(a, c, n)", "is passed 'c', which lacks an --arg"),
         ("heat<<<1, 32>>>(n, b, n)", r"a=float32\[n\]:random is an array; the steps\(double a"),
         ("heat<<<1, 2048>>>(a, b, n)", "1024"),
         ("heat<<<1, 32>>>(a, b, n) * 0", "at least once"),

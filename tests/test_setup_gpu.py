@@ -248,7 +248,7 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
     assert (ran.code, ran.err) == (0, "")
     assert carried == ["CUDA's headers", "names of libcuda", "PyCUDA"]
     assert ran.out.splitlines()[-1] == (
-        "No kernel was run, since this machine has no NVIDIA driver: run 'cudabench setup-gpu' again where the GPU is."
+        "Kernels were not run, because this machine lacks an NVIDIA driver: run 'cudabench setup-gpu' again on the machine with the GPU."
     )
     assert cudabench("setup-gpu", "--find-links", "nowhere").code == 2
 

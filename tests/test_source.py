@@ -313,7 +313,7 @@ def test_find_errors(name: str | None, message: str) -> None:
 
 def test_find_in_a_file_without_kernels() -> None:
     """A file without kernels says so."""
-    with pytest.raises(UsageError, match="has no __global__ function"):
+    with pytest.raises(UsageError, match="lacks a __global__ function"):
         find(parse("int main() {}", "t.cu"), "f")
 
 

@@ -277,7 +277,7 @@ def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
         (name,) = whole
     elif name not in given:
         raise UsageError(
-            f"--sizes {text}: --arg {name} is missing; there are {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
+            f"--sizes {text}: --arg {name} is missing; use {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
         )
     kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
     return name, kind, sizes(values)

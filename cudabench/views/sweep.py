@@ -324,7 +324,7 @@ def _best_block(swept: Swept) -> list[str]:
 def _interrupted(swept: Swept) -> str:
     """Return the message on an interrupted sweep."""
     measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
-    more = f"; --resume {swept.file} goes on" if swept.file and swept.file != "-" else ""
+    more = f"; --resume {swept.file} continues" if swept.file and swept.file != "-" else ""
     return f"Interrupted after {measured}: the best is not known yet{more}."
 
 
