@@ -150,7 +150,7 @@ def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Wat
         blocks, warps = prod(case.launches[0].grid), -(-prod(case.launches[0].block) // 32)
         if warp[0] >= blocks or warp[1] >= warps:
             raise UsageError(
-                f"--warp {warp[0]},{warp[1]}: {case.kernel} has only blocks 0 to {blocks - 1} with warps 0 to "
-                f"{warps - 1}."
+                f"--warp {warp[0]},{warp[1]}: {case.kernel} has only blocks 0 to {blocks - 1} with warps 0 "
+                f"to {warps - 1}."
             )
     return int(warp[0]), int(warp[1])
