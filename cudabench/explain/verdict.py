@@ -1,4 +1,4 @@
-"""What holds a kernel, in words: its limits in one line, and which rung of its ladder removes the longest. Pure."""
+"""A kernel's limits in words: in one line, with the rung of its ladder that removes the longest limit. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UN
 from cudabench.records.results import Limit, Result
 
 SHOWN = 3  # limits of the line; others are in the results file
-WORTH = 0.1  # of the longest: shorter ones tell nothing
+WORTH = 0.1  # limits under this share of the longest are not shown
 REMOVED = 0.8  # of the longest limit: a rung under this has removed it
 
 # What a rung's idea speaks of where it removes what holds another, by resource. They are looked for in the sentences
@@ -73,7 +73,7 @@ def line(result: Result) -> str:
 
 
 # Said of every table of such limits, since they can look like times of nanoseconds.
-NOT_OF_A_DATASHEET = "What a launch and the start of blocks take is not in them: a datasheet does not tell it."
+NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
 def of_a_datasheet(result: Result) -> bool:
@@ -87,7 +87,7 @@ def busiest_unit(result: Result) -> Limit | None:
 
 
 def _and_unit(result: Result) -> str:
-    """Return which unit has most to do, where what holds a kernel is none: '; of the units the L2 is busiest, ...'."""
+    """Return the busiest unit, if the longest limit is not a unit: '; of the units the L2 is busiest, ...'."""
     assert result.limits
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
