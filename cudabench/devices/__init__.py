@@ -17,7 +17,7 @@ DEFAULT_SIMULATED = "sm_90"
 
 @dataclass(frozen=True)
 class Choice:
-    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is said in the first line."""
+    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is printed first."""
 
     kind: Literal["cuda", "sim"]
     index: int = 0
