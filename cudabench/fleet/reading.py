@@ -48,7 +48,7 @@ WORSE = (
     "wrong",
     "missing",
     "failed",
-)  # of a card's own status and its results' status, the later one counts
+)  # the later of a card's and its results' status counts
 
 
 class Label(NamedTuple):
@@ -79,8 +79,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The content of some files: their cards, the number of costs of each, all costs as columns (`label` is an index into
-    `labels`), and the files that are not shards. Columns are sent between processes in a tenth of the time."""
+    """The content of some files: their cards, the number of costs of each, all costs as columns (`label` is an index
+    into `labels`), and the files that are not shards. Columns are sent between processes in a tenth of the time."""
 
     cards: list[Shard]
     counts: list[int]
@@ -129,7 +129,7 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
                 yield chunk
     except BrokenProcessPool:
         raise CudabenchError(
-            f"A process that read shards of {folder} was ended, probably because memory ran out: try again with more memory."
+            f"A process that read shards of {folder} was ended, probably for lack of memory: try again with more."
         ) from None
 
 

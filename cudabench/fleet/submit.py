@@ -348,7 +348,7 @@ def new(
     """
     if record(plan.folder).exists():
         raise UsageError(
-            f"{plan.folder} holds a submission already: continue it with 'cudabench fleet resume {plan.folder}', or name "
+            f"{plan.folder} holds a submission already: continue with 'cudabench fleet resume {plan.folder}', or name "
             "another folder."
         )
     check_settings(settings)
