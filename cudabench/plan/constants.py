@@ -237,7 +237,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 
 
 def _joined(sign: str, left: Value, right: Value) -> Value:
-    """Return an operation on two values. Refuses huge numbers, because macros that square each other would fill the memory."""
+    """Return an operation on two values. Refuses huge numbers, which macros that square each other could make."""
     if sign == "&&":
         return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
     if sign == "||":

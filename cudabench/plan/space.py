@@ -109,8 +109,8 @@ Kind = Literal["define", "parameter", "argument", "block", "kernel"]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its name, its values as text, and its kind. `problem`: each value is a separate problem with its own best
-    point; values of other axes compete."""
+    """An axis: its name, its values as text, and its kind. `problem`: each value is a separate problem with its own
+    best point; values of other axes compete."""
 
     name: str
     values: tuple[str, ...]
