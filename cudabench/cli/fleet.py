@@ -240,7 +240,7 @@ def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine]
             raise
         except BaseException:
             if made.engine == "local":
-                made.cancel(running)  # local processes have no other owner
+                made.cancel(running)  # only this process owns local processes
                 running.finish()
             raise
     running.finish()

@@ -92,7 +92,7 @@ def _kernels(file: SourceFile) -> list[Kernel]:
 
 
 def _closed(text: str) -> bool:
-    """Return whether the preprocessor's directives in a text have no effect after it."""
+    """Return whether the effects of a text's preprocessor directives end with it."""
     words = [one[1] for one in DIRECTIVE.finditer(without_remarks(text))]
     begun = sum(map(words.count, ("if", "ifdef", "ifndef")))
     return begun == words.count("endif") and not any(word in _LASTING for word in words)

@@ -535,7 +535,7 @@ class CudaDevice:
 
         `before` is queued first and not timed, and neither are the copies between surfaces and buffers. Cold:
         persisting L2 lines are reset, and a memset of exactly the L2's size runs first (as in nvbench). A one-thread
-        kernel then blocks the stream until everything is queued, so that there are no launch gaps between the events.
+        kernel then blocks the stream until everything is queued, so that launch gaps do not lie between the events.
         """
         launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES

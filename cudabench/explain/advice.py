@@ -25,14 +25,14 @@ CONTENDED = 256  # atomics on one address from which advice is given, if a block
 WORTH_SAYING = 1.1  # actual over ideal from which advice is given
 LEAST_SHARE = 0.005  # share of a kernel's sectors and wavefronts from which waste is reported
 WIDEST = 16  # bytes that one instruction moves for a lane
-NEAR = 128  # bytes: lanes that are further apart read columns, nearer ones leave gaps
-ROW = 32  # bytes: steps of so many and more are rows of a tile
-MOST_PAD = 8  # elements that a row of a tile is padded by at most
+NEAR = 128  # bytes: lanes further apart read columns, nearer lanes leave gaps
+ROW = 32  # bytes: steps of this size and more are rows of a tile
+MOST_PAD = 8  # most elements of padding for a row of a tile
 LANES = 32
-COSTS = 0.2  # of a launch's instructions: what idle lanes take, from which divergence is worth a sentence
-FEW = 2  # lanes under which it is one that works
-MET = 4  # lanes of a warp that meet in one word, from which combining them first is worth a word
-MOSTLY = 0.5  # of a difference, from which a line has most of it
+COSTS = 0.2  # share of a launch's instructions that idle lanes cost, from which divergence is reported
+FEW = 2  # under this mean of lanes, only one lane works
+MET = 4  # lanes of a warp on one word from which combining them is advised
+MOSTLY = 0.5  # share of a difference from which a line causes most of it
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
@@ -490,7 +490,7 @@ def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, in
 
 
 def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
-    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if an access becomes misaligned."""
+    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if one becomes misaligned."""
     total = 0.0
     for row in rows:
         for each in row.patterns:

@@ -138,8 +138,8 @@ def _tensor_rates(card: Card) -> dict[str, float]:
 
 
 def roofs(card: Card) -> dict[str, float | str | bool | None]:
-    """Return the roofs of a card: its name, and whether it is the default; GB/s of its memory, GFLOP/s by number format,
-    and 10^9 warp instructions per second; None: unknown."""
+    """Return the roofs of a card: its name, and whether it is the default; GB/s of its memory, GFLOP/s by number
+    format, and 10^9 warp instructions per second; None: unknown."""
     rates = Rates.of(card)
     formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
     return {

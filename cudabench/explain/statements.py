@@ -149,7 +149,7 @@ class Statements:
         return [each for each in called if self.function(each) not in (-1, function)]
 
     def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
-        """Return the ways to two tokens, or to the calls of their functions where these differ; empty without such ways.
+        """Return the ways to two tokens, or to the calls of their functions if these differ, else empty.
 
         Of what a function did in its last call, and does in its next, the calls count; and whether that is the same
         call in the next turn of a loop.

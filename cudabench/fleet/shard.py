@@ -230,7 +230,7 @@ class _Run:
             if device.uuid != self.target.id:
                 status, reason = "failed", f"it should run on this card, but ran on {device.uuid}"
         elif info and device and not device.timed:
-            status, reason = "failed", "it was simulated, because the GPU was no longer visible"
+            status, reason = "failed", "it was simulated, because the GPU had become invisible"
         card = _card(
             self._plan,
             self.target.id,

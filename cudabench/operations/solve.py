@@ -229,8 +229,8 @@ def inputs(problem: Problem) -> Arrays:
     """Return A and b by the option `matrix`.
 
     permuted: entries in [-1, 1) with 4 sqrt(N) added at one place of each row and column, rows in random order. The
-    random part has a norm of about 1.2 sqrt(N), so the condition number is about 2 and every step must find its pivot. Then
-    columns are scaled by 8, 4, 2, 1, 8, ...: this is exact and scales x, and a stale candidate for a pivot from an
+    random part has a norm of about 1.2 sqrt(N), so the condition number is about 2 and every step must find its pivot.
+    Then columns are scaled by 8, 4, 2, 1, 8, ...: this is exact and scales x, and a stale candidate for a pivot from an
     earlier column is mostly larger than those of this column.
     uniform: only entries in [-1, 1); condition numbers are about N, rarely far more.
     singular: the same with one column that is the sum of two others.

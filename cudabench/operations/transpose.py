@@ -94,7 +94,7 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         narrower = (lanes if g.itemsize < 4 else lanes - 1) * g["VEC"]
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
-    # A rule refuses incomplete tiles later; with small elements, shared memory has no room for more tiles.
+    # A rule refuses incomplete tiles later; with small elements, more tiles do not fit shared memory.
     whole = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if whole and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"

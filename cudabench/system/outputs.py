@@ -52,7 +52,7 @@ class Place:
 
 # The files that the command line reads, and for each file to be written its option and path. A file must not be both,
 # and two options must not write one file: `--json k.cu` instead of `--source k.cu` would destroy the source. Programs
-# that call cudabench have no command line, so they are not checked.
+# that call cudabench do not have a command line, so they are not checked.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
 _in_command = False

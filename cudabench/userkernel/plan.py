@@ -317,7 +317,7 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 
 
 def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
-    """Return the first line of the kernels without a gap, else the first line, else why the first kernel has no
+    """Return the first line of the kernels without a gap, else the first line, else why the first kernel lacks a
     line."""
     lines: list[str | NoLine] = []
     for kernel in chain(kernels, file.kernels[:1]):
@@ -382,7 +382,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     """Return the kernels of a request, each with a name that selects only it."""
     whole = file_of(request)
     own = tuple(kernel for kernel in whole.kernels if not kernel.file)
-    file = replace(whole, kernels=own) if own else whole  # kernels of headers count only if the file has no others
+    file = replace(whole, kernels=own) if own else whole  # kernels of headers count only if the file lacks others
     if not request.kernels:
         if templates := [kernel for kernel in file.kernels if kernel.template_parameters]:
             line = Example(request, whole, templates[0], command)

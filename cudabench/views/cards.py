@@ -38,7 +38,7 @@ SHEET = "; a datasheet's bound is lower still, since no card reaches its figures
 
 @dataclass(frozen=True)
 class Row:
-    """A card with its result of the lowest bound and the number of equal results, or why there is no result."""
+    """A card with its result of the lowest bound and the number of equal results, or why a result is missing."""
 
     card: Card
     best: Result | None

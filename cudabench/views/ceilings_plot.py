@@ -19,7 +19,7 @@ BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line
 def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
     """Draw the ceilings of files under their labels; labels and cards are already escaped for matplotlib.
 
-    Raises CudabenchError if there are no bars to draw.
+    Raises CudabenchError without bars to draw.
     """
     first = {one.name: one for one in files[0].ceilings}
     alone = len(files) == 1

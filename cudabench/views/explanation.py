@@ -316,7 +316,7 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
     sources = {row.line: row.source for row in rows}
     if not requests:
         out.print()
-        out.print("This warp uses no shared memory, so there are no banks to draw.")
+        out.print("This warp does not use shared memory, so banks are not drawn.")
     drawn = requests[:PICTURES]
     halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:

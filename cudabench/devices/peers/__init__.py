@@ -51,7 +51,7 @@ class Call:
         return []
 
     def function(self, name: str) -> Any:
-        """Raise DeviceError: a library has no kernels to launch."""
+        """Raise DeviceError: kernels of a library cannot be launched."""
         raise DeviceError(f"{self.version} cannot launch the kernel '{name}'.")
 
     def set_constant(self, name: str, content: bytes) -> None:

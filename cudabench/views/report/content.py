@@ -184,7 +184,7 @@ def _leader(order: Sequence[Entry]) -> str:
 
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
-    """Return how many kernels have no waste in a count, and which wastes most."""
+    """Return how many kernels are free of waste in a count, and which wastes most."""
     found = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
     lean = sum(ratio < 1.005 for ratio, _ in found)
     (least, best), (most, worst) = (pick(found, key=lambda each: each[0]) for pick in (min, max))

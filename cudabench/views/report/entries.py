@@ -112,7 +112,7 @@ def over(quantity: Quantity, result: Result) -> float | None:
 
 
 def quantities_of(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities that results have; empty if there are none."""
+    """Return the quantities that results have, possibly empty."""
     try:
         return quantities(results) if results else []
     except CudabenchError:
