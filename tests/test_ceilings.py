@@ -374,7 +374,7 @@ def test_theory_of_an_unknown_card() -> None:
 
 def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU nothing is simulated unasked: exit 5, and the remedy."""
-    none = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+    none = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: none)
     ran = cudabench("ceilings", "--json", "no.json")
     assert (ran.code, ran.out) == (5, "")

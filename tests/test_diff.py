@@ -222,7 +222,7 @@ def test_a_revision_reaches_no_file_outside_the_tree(here: Path) -> None:
     ("spec", "said"),
     [
         ("none:k.cu", "is not a revision"),
-        ("HEAD:other.cu", "no such file at that revision"),
+        ("HEAD:other.cu", "the file does not exist at that revision"),
         ("HEAD:x/k.cu", "HEAD:k.cu"),
     ],
 )

@@ -196,7 +196,7 @@ def test_two_cards(tmp_path: Path) -> None:
     assert {one["device"] for one in ran.json["results"]} == {"cuda:1"}
     ran = subcommand(*line, "-d", "cuda:2", cwd=tmp_path, **cards)
     assert ran.code == 5
-    assert "There is no GPU cuda:2" in ran.err
+    assert "GPU cuda:2 does not exist" in ran.err
 
 
 def test_a_machine_without_cards(tmp_path: Path) -> None:

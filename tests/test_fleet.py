@@ -241,7 +241,7 @@ def test_history(tmp_path: Path) -> None:
     assert {each.id for each in found.slow} == {uuid(2), uuid(6)}
     missing = [each for each in found.cards if each.status == "missing"]
     assert [each.id for each in missing] == [uuid(7)]
-    assert missing[0].reason == f"it is in {days[2]} and not in {days[3]}"
+    assert missing[0].reason == f"it is in {days[2]}, but not in {days[3]}"
     assert missing[0].host == "node0"
 
 
@@ -283,11 +283,9 @@ def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
     Path("list").write_text(f"# all\n{uuid(1)}\n{uuid(44)}\n")
     ran = cudabench("fleet", "report", "s", "--expect", "list", "--fail-on-missing")
     assert ran.code == 1
-    assert "it is expected and has no shard" in ran.out
+    assert "it is expected, but lacks a shard" in ran.out
     assert cudabench("fleet", "report", "nowhere").code == 1
-    assert (
-        cudabench("fleet", "report", "list").err == "Error: list is a file: name the folder that the shards are in.\n"
-    )
+    assert cudabench("fleet", "report", "list").err == "Error: list is a file: name the folder of the shards.\n"
     (tmp_path / "empty").mkdir()
     assert "empty lacks readable shards; it lacks .json files." in cudabench("fleet", "report", "empty").err
 
@@ -400,7 +398,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
     "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
     "newer": (b'{"schema": "cudabench/7", "results": []}', "reads up to cudabench/1"),
-    "copy": (json.dumps(TWICE).encode(), "of the same card as another"),
+    "copy": (json.dumps(TWICE).encode(), "another file has the same card"),
 }
 
 
@@ -600,7 +598,7 @@ def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(shard.place, "granted", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
     shard.run(Plan(tmp_path / "s", ("vecadd",)))
-    assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it was to run on this card and ran on GPU-other"
+    assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it should run on this card, but ran on GPU-other"
 
 
 @pytest.mark.usefixtures("two_cards", "stand_in")
@@ -764,7 +762,7 @@ def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert "--gpus 3 is too many: 0 cards are visible here" in cudabench(*local).err or probe.driver().usable
     monkeypatch.setenv("PATH", "/nowhere")
     ran = cudabench("fleet", "submit", "--gpus", 3, "s2", "--", *VECADD, "-d", "sim")
-    assert (ran.code, "there is no srun on PATH" in ran.err) == (5, True)
+    assert (ran.code, "srun is not on PATH" in ran.err) == (5, True)
     assert "no NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
 
 

@@ -333,7 +333,7 @@ def test_what_is_normal_still_works(tree: Path) -> None:
 def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
     """A device without an end and a pipe without a writer are refused at once, with or without -I."""
     os.mkfifo(tree.parent / "pipe.h")
-    with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is no regular file"):
+    with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is not a regular file"):
         compile_ptx(f'#include "{name}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=["/dev"])
 
 

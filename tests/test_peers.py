@@ -107,7 +107,7 @@ def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
     ("name", "changes", "reason"),
     [
         ("cublass", {}, "Did you mean 'cublas'"),
-        ("cub", {}, "transpose has no call of CUB; it has cublas, torch"),
+        ("cub", {}, "transpose lacks a call of CUB; use cublas, torch"),
         ("cublas", {"dtype": "int8"}, "has no int8 form of transpose: it takes float32, float64"),
     ],
 )

@@ -101,7 +101,7 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (3, "wrong\n")
     null = cudabench(*words, "--print", "verification.mismatches")
     assert (null.code, null.out) == (1, "")
-    assert "verification.mismatches of k has no value" in null.err
+    assert "verification.mismatches of k is missing" in null.err
 
 
 @simulated

@@ -20,7 +20,7 @@ from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parent.parent
 Runner = Callable[..., Ran]
-NO_DRIVER = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+NO_DRIVER = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
 DRIVER = probe.Part("driver", version="580.1 (CUDA 13.0)", device_count=1)
 
 # A stand-in for pip: writes down what it is asked and in which surroundings, and lays headers down for --target.
@@ -199,7 +199,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
             "There is a GPU, but PyCUDA is not installed",
         ),
         ("one\nsrc/a.cpp:3:1: error: 'x' was not declared", "'x' was not declared; the whole log"),
-        ("", "without a word"),
+        ("", "without a message"),
     ],
 )
 def test_reasons(log: str, said: str) -> None:
@@ -248,7 +248,8 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
     assert (ran.code, ran.err) == (0, "")
     assert carried == ["CUDA's headers", "names of libcuda", "PyCUDA"]
     assert ran.out.splitlines()[-1] == (
-        "Kernels were not run, because this machine lacks an NVIDIA driver: run 'cudabench setup-gpu' again on the machine with the GPU."
+        "Kernels were not run, because this machine lacks an NVIDIA driver: "
+        "run 'cudabench setup-gpu' again on the machine with the GPU."
     )
     assert cudabench("setup-gpu", "--find-links", "nowhere").code == 2
 
@@ -265,7 +266,7 @@ def test_a_foreign_environment_waits_for_yes(
     ran = cudabench("setup-gpu")
     assert (ran.code, ran.out) == (2, "")
     assert "is managed by the system's packages" in ran.err
-    assert "--yes installs here all the same" in ran.err
+    assert "--yes installs here anyway" in ran.err
     assert cudabench("setup-gpu", "--dry-run").code == 0
 
 

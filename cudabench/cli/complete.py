@@ -13,15 +13,7 @@ if TYPE_CHECKING:
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-ARCHITECTURES = (
-    "sm_75",
-    "sm_80",
-    "sm_86",
-    "sm_89",
-    "sm_90",
-    "sm_100",
-    "sm_120",
-)  # usual architectures of current cards
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")  # of current cards
 
 
 def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:

@@ -42,13 +42,7 @@ LEAST = 1e-30  # least value; its inverse is finite too
 CHUNK = 500  # files that a process reads at a time
 MANY = 2_000  # files from which on several processes read
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
-WORSE = (
-    "ok",
-    "unverified",
-    "wrong",
-    "missing",
-    "failed",
-)  # the later of a card's and its results' status counts
+WORSE = ("ok", "unverified", "wrong", "missing", "failed")  # of a card's and its results' status the later counts
 
 
 class Label(NamedTuple):

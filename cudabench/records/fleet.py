@@ -27,14 +27,10 @@ class Health:
     """A card's own counts of faults, and its links."""
 
     ecc_corrected: Annotated[int | None, "Memory errors that ECC corrected since the driver was loaded."] = None
-    ecc_uncorrected: Annotated[int | None, "Memory errors that ECC could not correct, since the driver was loaded."] = (
-        None
-    )
-    ecc_corrected_ever: Annotated[int | None, "Memory errors that ECC corrected over the card's life."] = None
-    ecc_uncorrected_ever: Annotated[int | None, "Memory errors that ECC could not correct over the card's life."] = None
-    remapped_rows: Annotated[int | None, "Rows of memory that were replaced because of errors, corrected or not."] = (
-        None
-    )
+    ecc_uncorrected: Annotated[int | None, "Uncorrected memory errors since the driver was loaded."] = None
+    ecc_corrected_ever: Annotated[int | None, "Memory errors that ECC corrected, over the card's life."] = None
+    ecc_uncorrected_ever: Annotated[int | None, "Uncorrected memory errors, over the card's life."] = None
+    remapped_rows: Annotated[int | None, "Rows of memory that were replaced because of errors."] = None
     remap_pending: Annotated[bool | None, "Whether a row will be replaced at the next reset."] = None
     remap_failed: Annotated[bool | None, "Whether a row could not be replaced."] = None
     nvlinks_up: Annotated[int | None, "NVLinks that are active."] = None
@@ -102,9 +98,7 @@ class Slow:
     value: Annotated[float, "The card's value, in the unit of the measurement."]
     ratio: Annotated[float, "The card's cost over the median of its model: 1.05 is 5% slower."]
     mads: Annotated[float | None, "By how many scaled MADs the cost is over the median; null if the MAD is zero."]
-    at_equal_clock: Annotated[
-        float | None, "The ratio after the effect of the card's lower clock is removed; null if it is not known."
-    ]
+    at_equal_clock: Annotated[float | None, "The ratio at the usual clock; null if it is not known."]
 
 
 @dataclass(frozen=True)
@@ -175,12 +169,8 @@ class Fleet:
     """What `cudabench fleet` adds to a results file: the card of a shard, or the findings of a report."""
 
     card: Annotated[Card | None, "Of a shard: its card."] = None
-    rule: Annotated[
-        Rule | None, "Of a report, as all keys below: when a card is slow. It must be beyond both limits."
-    ] = None
-    folders: Annotated[
-        tuple[str, ...], "The folders that were read, oldest first; the findings are those of the last."
-    ] = ()
+    rule: Annotated[Rule | None, "Of a report, like all keys below: when a card is slow."] = None
+    folders: Annotated[tuple[str, ...], "Folders, oldest first; the findings are of the last."] = ()
     cards: Annotated[tuple[Card, ...], "Every card of the last folder."] = ()
     measurements: Annotated[tuple[Measurement, ...], "Every kernel over the cards of a model."] = ()
     slow: Annotated[tuple[SlowCard, ...], "The slow cards, the worst first."] = ()

@@ -143,12 +143,8 @@ class Pattern:
     ]
     lanes: Annotated[int, "Active lanes: under 32 in part of a warp."]
     run: Annotated[int, "Lanes until the stride breaks."] = 32
-    jump_bytes: Annotated[int | None, "Bytes from the start of a run to the start of the next; null if they vary."] = (
-        None
-    )
-    share: Annotated[
-        float, "Share of the requests with this pattern, 0 to 1; estimated if addresses depend on data."
-    ] = 1.0
+    jump_bytes: Annotated[int | None, "Bytes between starts of runs; null if they vary."] = None
+    share: Annotated[float, "Share of requests with it, 0 to 1; estimated if data give addresses."] = 1.0
 
 
 @dataclass(frozen=True)
@@ -173,9 +169,7 @@ class Access:
     hottest: Annotated[int | None, "For atomics on global memory: hits of the most used address."] = None
     hottest_blocks: Annotated[int | None, "Blocks that hit that address."] = None
     advice: Annotated[str | None, "How to avoid the waste; null if little can be gained."] = None
-    merged: Annotated[
-        int, "Requests of the PTX that the compiler merged into other requests; those are counted once."
-    ] = 0
+    merged: Annotated[int, "Requests of the PTX that the compiler merged into others."] = 0
     column: Annotated[int | None, "Column of the source, from 1."] = None
     instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
     array: Annotated[str | None, "The argument, or the shared or module variable; several if lanes access several."] = (
@@ -199,9 +193,7 @@ class Branch:
     instructions: Annotated[
         int, "PTX warp instructions from a divergent branch to where its ways meet, inner branches included."
     ]
-    threads_per_instruction: Annotated[
-        float | None, "Mean of the active lanes of these instructions; null without them."
-    ]
+    threads_per_instruction: Annotated[float | None, "Mean active lanes of these instructions; null without them."]
     advice: Annotated[str | None, "How to avoid it, in a sentence; null if little can be gained."] = None
 
 
@@ -233,9 +225,7 @@ class MachineCode:
         int | None, "Bytes that a thread's code stores and loads for want of registers, each instruction once."
     ] = None
     instructions_executed: Annotated[int | None, "Warp-level machine instructions; simulator only."] = None
-    threads_per_instruction: Annotated[
-        float | None, "Mean of the active lanes of these instructions; simulator only."
-    ] = None
+    threads_per_instruction: Annotated[float | None, "Mean active lanes of these instructions; simulator only."] = None
     pipes: Annotated[Mapping[str, int] | None, "The same instructions by the pipe that they occupy."] = None
     arithmetic: Annotated[
         tuple[str, ...] | None,
@@ -346,8 +336,7 @@ class BankRequest:
         tuple[int, ...], "Numbers, from 1, of this instruction's requests in the warp that use the banks in this way."
     ] = (1,)
     elements: Annotated[
-        tuple[tuple[int, ...] | None, ...],
-        "Index of each lane's element in the array, for the first of these requests.",
+        tuple[tuple[int, ...] | None, ...], "Index of each lane's element, for the first of these requests."
     ] = ()
     pitch_bytes: Annotated[int | None, "Bytes from a row of the array to the next; null without rows."] = None
 
@@ -360,9 +349,7 @@ class LineCode:
     line: Annotated[int, "Line of the source, from 1."]
     instructions: Annotated[int, "Machine instructions that came from the line."]
     executions: Annotated[int, "Warps that executed them, summed over the instructions."]
-    threads_per_instruction: Annotated[
-        float | None, "Mean of the active lanes of these executions; null without executions."
-    ]
+    threads_per_instruction: Annotated[float | None, "Mean active lanes of these; null without executions."]
     code: Annotated[
         tuple[str, ...], "The first instructions, in order, as nvdisasm prints them; their number is limited."
     ] = ()
@@ -409,8 +396,7 @@ class Result:
     grid: Annotated[Dim, "Blocks (x, y, z)."]
     device: Annotated[str, "cuda:N or sim."]
     status: Annotated[
-        Status,
-        "ok: right. wrong: a wrong result or a hazard. failed: it did not run. skipped: it cannot run as requested.",
+        Status, "ok: right. wrong: a wrong result or a hazard. failed: it did not run. skipped: it cannot run."
     ]
     reason: Annotated[str | None, "Why the status is not ok, in a sentence."] = None
     shared_bytes: Annotated[int | None, "Shared memory per block, static and dynamic."] = None
