@@ -125,7 +125,7 @@ def test_all_and_lists() -> None:
         (("--on", "h100,t4", "-d", "sim:sm_90"), "do not go together"),
         (("--on", "h100,t4", "-d", "cuda"), "use --limits"),
         (("--on", "h100,t4", "--print", "registers"), "one card with --on"),
-        (("--on", "h100,t4", "--fuzz", 3), "of one card"),
+        (("--on", "h100,t4", "--fuzz", 3), "takes one card"),
     ],
 )
 def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object, ...], said: str) -> None:

@@ -148,7 +148,7 @@ def test_results_of_own_kernels() -> None:
         ('{"schema": "cudabench/2", "results": []}', "x has schema cudabench/2; cudabench "),
         ('{"schema": "cudabench/1"}', 'it lacks the list "results"'),
         ('{"schema": "cudabench/1", "results": [3]}', "results[0] is 3, not an object"),
-        ('{"schema": "cudabench/1", "results": [{"operation": "t", "status": "ok"}]}', 'results[0] has no "kernel"'),
+        ('{"schema": "cudabench/1", "results": [{"operation": "t", "status": "ok"}]}', 'results[0] lacks "kernel"'),
         (
             '{"schema": "cudabench/1", "results": [{"operation": "t", "kernel": "k", "status": "fine"}]}',
             'results[0].status is "fine", not one of ok, wrong, failed, skipped',

@@ -269,7 +269,7 @@ def test_formats(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["old.cu", "new.cu", "--arch", "sm_12"], "--arch 'sm_12'"),
         (["old.cu", "new.cu", "--fail-on", "register"], "Did you mean 'registers'?"),
         (["old.cu", "new.cu", "--fail-on", "sectors"], "--arg"),
-        (["old.cu", "new.cu", "-k", "none", "--arch", "sm_80"], "no kernel 'none'"),
+        (["old.cu", "new.cu", "-k", "none", "--arch", "sm_80"], "lacks a kernel 'none'"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(

@@ -335,7 +335,7 @@ def test_page(cudabench: Runner, tmp_path: Path) -> None:
     assert page.count('<line class="limit"') == 2
     (dot,) = re.findall(r'<circle class="slow".*?<title>(.*?)</title>', page)
     assert dot == f"{uuid(1)} on node0: +199.7%"  # 3e-5 s over the median, 1.001e-5 s
-    assert "slow in 1 of 2 kernels: its clock is low, and it is slow besides: 1523 of 1980 MHz" in page
+    assert "slow in 1 of 2 kernels: its clock is low, and it is slow beyond that: 1523 of 1980 MHz" in page
     for said in ("0000:3b:00.0", "r7", "it fell &lt;off&gt; the bus", "half.json", "it is cut off"):
         assert said in page
     assert cudabench("fleet", "report", "s", "--to", "html").out.strip() == page.strip()
@@ -392,7 +392,7 @@ TWICE = document(3, {"k0": 1e-5})
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "cut": (json.dumps(TWICE).encode()[:400], "it is cut off"),
     "empty": (b"", "it is empty"),
-    "list": (b"[1, 2]", 'it has no "schema"'),
+    "list": (b"[1, 2]", 'it lacks "schema"'),
     "text": (b"\x1b]0;owned\x07 no JSON", "it is not JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
@@ -498,8 +498,8 @@ def test_a_simulated_shard(cudabench: Runner) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("list",), "'list' measures nothing"),
-        (("fleet", "report", "x"), "measures nothing"),
+        (("list",), "'list' does not measure"),
+        (("fleet", "report", "x"), "does not measure"),
         (("transpoze",), "neither an operation nor a command. Did you mean 'transpose'"),
         (("transpose", "--json", "x.json"), "'fleet shard' sets --json itself"),
         (("transpose", "--print", "bytes"), "--print bytes is for a single run"),
@@ -747,7 +747,7 @@ def test_interrupt_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])
 def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
     """A record that is none is said so, and none at all too."""
-    assert "holds no submission" in cudabench("fleet", "resume", "s").err
+    assert "lacks a submission" in cudabench("fleet", "resume", "s").err
     Path("s/.fleet").mkdir(parents=True)
     Path("s/.fleet/submission.json").write_bytes(content)
     ran = cudabench("fleet", "resume", "s")

@@ -111,9 +111,9 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
         ((*ONE, "--print", "bandwith"), 2, "Did you mean 'bandwidth_gbps'?"),
         ((*ONE, "--print", "bandwidth_gbps"), 5, "--print bandwidth_gbps needs a GPU"),
         ((*ONE, "--print", "time.median_s"), 5, "needs a GPU"),
-        ((*ONE, "--print", "size.n"), 2, "there is no 'n', but rows, cols."),
+        ((*ONE, "--print", "size.n"), 2, "'n' is unknown; use one of rows, cols."),
         ((*ONE, "--print", "status", "--json", "-"), 2, "both write to standard output"),
-        (("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "of one result"),
+        (("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "prints one result"),
         (("transpose", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "15 results, of copy-row"),
     ],
 )

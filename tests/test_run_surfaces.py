@@ -160,14 +160,14 @@ __global__ void memory(cudaSurfaceObject_t *s, int n) { surf1Dwrite(1.f, s[n], 4
 __global__ void number(Number m) { surf1Dwrite(1.f, m.s, 4 * threadIdx.x); }
 """
 INSIDE = {
-    "one": ("m={pixels: surface(float32[8]:zeros), w: 8}", "'Image m', with the object pixels inside, and", "pixels"),
+    "one": ("m={pixels: surface(float32[8]:zeros), w: 8}", "'Image m', with the object pixels inside, but", "pixels"),
     "several": (
         "v={from: {1, 8}, tables: [1, 2]}",
         "'Views v', with the objects from.pixels, tables inside",
         "from_pixels",
     ),
-    "at": ("m=uint8[16]:zeros", "'const Image* m', with the object pixels inside, and", "pixels"),
-    "memory": ("s=surface(float32[8]:zeros)", "'cudaSurfaceObject_t* s', a pointer to objects, and", "s"),
+    "at": ("m=uint8[16]:zeros", "'const Image* m', with the object pixels inside, but", "pixels"),
+    "memory": ("s=surface(float32[8]:zeros)", "'cudaSurfaceObject_t* s', a pointer to objects, but", "s"),
 }
 
 

@@ -133,7 +133,7 @@ def test_plot_of_one_file(cudabench: Runner) -> None:
         ),
         (("run", "k.cu", "--arg", "x=float32[4]:ones", "--sizes", "1..4*2"), "no --arg is a whole number"),
         (("run", "k.cu", "--arg", "n=1", "--sizes", "m=1..4*2"), "--arg m is missing; use n."),
-        (("run", "k.cu", "--arg", "n=1", "--sizes", "1..4*2", "--save", "y=y.npy"), "would keep the last one's"),
+        (("run", "k.cu", "--arg", "n=1", "--sizes", "1..4*2", "--save", "y=y.npy"), "would keep only the last array"),
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], text: str) -> None:

@@ -145,7 +145,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
         ((), "A sweep has nothing to vary"),
         (("-D", "A=1,1"), "has 1 twice"),
         (("-D", "a=1,2"), "a names two things"),
-        (("--param", "M=1,2"), "nothing names it"),
+        (("--param", "M=1,2"), "is not used"),
         (("-k", "tile<{M},2>"), "but --param M is missing"),
         (("-D", "A=1,2", "--zip", "A"), "names one"),
         (("-D", "A=1,2", "-D", "C=1,2,3", "--zip", "A,C"), "different numbers of values"),
@@ -160,7 +160,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
             "means more than 64",
         ),
         (("-D", "A=1..60+1", "-D", "C=1..60+1"), "over 2000 points"),
-        (("-D", "A=1,2", "--evaluations", "9"), "is of --strategy"),
+        (("-D", "A=1,2", "--evaluations", "9"), "needs --strategy"),
         (("--block", "2048:4096"), "out of range"),
     ],
 )
