@@ -194,7 +194,7 @@ def test_defines_and_includes(backend: Backend, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["TILE 3", "3D", "", "A-B"])
 def test_bad_defines(name: str) -> None:
     """A define whose name is no identifier never reaches the compiler's command line."""
-    with pytest.raises(UsageError, match="is no macro"):
+    with pytest.raises(UsageError, match="is not a macro"):
         compile_ptx(ONE, "u.cu", defines={name: "1"})
 
 

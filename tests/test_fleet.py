@@ -752,7 +752,7 @@ def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
     Path("s/.fleet/submission.json").write_bytes(content)
     ran = cudabench("fleet", "resume", "s")
     assert ran.code == 1
-    assert "is damaged: submit anew" in ran.err
+    assert "is damaged: submit again" in ran.err
 
 
 def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -763,7 +763,7 @@ def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "/nowhere")
     ran = cudabench("fleet", "submit", "--gpus", 3, "s2", "--", *VECADD, "-d", "sim")
     assert (ran.code, "srun is not on PATH" in ran.err) == (5, True)
-    assert "no NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
+    assert "not NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
 
 
 def test_holding_a_card(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_record_that_somebody_changed(cudabench: Runner, slurm: Path, changed:
     Path("s/.fleet/submission.json").write_text(json.dumps(recorded(**changed)))
     ran = cudabench("fleet", "resume", "s")
     assert ran.code == 1
-    assert "is damaged: submit anew" in ran.err
+    assert "is damaged: submit again" in ran.err
     assert not slurm.exists()
 
 

@@ -707,7 +707,7 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
     (chart,) = roofline.charts([timed], ["r"])
     assert not any(point.bound for point in chart.points)
     none = ResultsFile({}, {}, {}, results=[replace(first, flops=None, machine_code=None)])
-    with pytest.raises(CudabenchError, match="no roofline"):
+    with pytest.raises(CudabenchError, match="roofline cannot be drawn"):
         plot.draw([none], ["r.json"], "roofline")
 
 
