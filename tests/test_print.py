@@ -113,7 +113,11 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
         ((*ONE, "--print", "time.median_s"), 5, "needs a GPU"),
         ((*ONE, "--print", "size.n"), 2, "'n' is unknown; use one of rows, cols."),
         ((*ONE, "--print", "status", "--json", "-"), 2, "both write to standard output"),
-        (("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "prints one result"),
+        (
+            ("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"),
+            2,
+            "prints one result",
+        ),
         (("transpose", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "15 results, of copy-row"),
     ],
 )
