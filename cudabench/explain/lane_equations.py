@@ -101,8 +101,8 @@ class System:
     def narrow(self) -> bool:
         """Narrow the bounds of unknowns by the surer equations; return whether an unknown became known.
 
-        An unknown is what the others of an equation leave, and none is negative: where two edges that are not known
-        bring 512 lanes together, neither brings more.
+        Unknowns are not negative, so an equation bounds each of them: if two unknown edges together bring 512 lanes,
+        neither brings more.
         """
         told = False
         for _ in range(_NARROWINGS):
