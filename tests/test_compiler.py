@@ -522,7 +522,7 @@ def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; a word that is none is refused."""
     monkeypatch.setenv("CUDABENCH_COMPILER", "clang")
-    with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang names no compiler"):
+    with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang is not a compiler"):
         compile_ptx(ONE, "u.cu")
     for word, installed in (("nvrtc", compiler.nvrtc_version()), ("nvcc", nvcc_version())):
         monkeypatch.setenv("CUDABENCH_COMPILER", word)
