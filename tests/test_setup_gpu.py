@@ -149,7 +149,7 @@ def test_no_compiler_and_no_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """What a build needs and pip cannot bring is asked for before anything is downloaded."""
     with monkeypatch.context() as patch:
         patch.setenv("CXX", "no-such-compiler -m64")
-        with pytest.raises(DeviceUnusable, match=r"no no-such-compiler -m64 here: .*apt install g\+\+"):
+        with pytest.raises(DeviceUnusable, match=r"needs no-such-compiler -m64, which is missing: .*apt install g\+\+"):
             build.refuse_without_compiler()
     monkeypatch.setenv("CXX", sys.executable)
     monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(tmp_path))
@@ -189,7 +189,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
             "WARNING: Retrying after 'NewConnectionError: Failed to establish a new connection'",
             "index cannot be reached",
         ),
-        ("ERROR: No matching distribution found for numpy>=1.24", "no numpy>=1.24 to be had"),
+        ("ERROR: No matching distribution found for numpy>=1.24", "numpy>=1.24 cannot be found"),
         ("  x.cpp:1:10: fatal error: cuda.h: No such file or directory", "cuda.h is missing"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "2 GB"),
@@ -326,7 +326,7 @@ def test_broken_pycuda_is_built_anew(
     monkeypatch.setattr(build, "carry_out", carry_out)
     monkeypatch.setattr(build, "environment", lambda: where)
     ran = cudabench("setup-gpu")
-    assert "does not load (ImportError: libcurand.so.10: not there), so it is built anew" in ran.out
+    assert "does not load (ImportError: libcurand.so.10: not there), so it is built again" in ran.out
     assert "3/3 PyCUDA: built here, in one to five minutes ... 61 s" in ran.out
     assert "--force-reinstall" in ran_steps[-1]
     assert ran.code == 5
