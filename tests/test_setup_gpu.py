@@ -153,7 +153,7 @@ def test_no_compiler_and_no_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
             build.refuse_without_compiler()
     monkeypatch.setenv("CXX", sys.executable)
     monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(DeviceUnusable, match=f"{tmp_path} has none: .*-dev"):
+    with pytest.raises(DeviceUnusable, match=f"{tmp_path} lacks: .*-dev"):
         build.refuse_without_compiler()
     (tmp_path / "Python.h").touch()
     build.refuse_without_compiler()
